@@ -1,0 +1,62 @@
+/**
+ * The room `xds/` speaks the xDS protocol: delta and state-of-the-world ADS over mutual TLS, views by certificate,
+ * subscriptions, ordering, ACK and NACK. It does not know what a policy is.
+ */
+import type { ObjectRef } from '../api/object.ts';
+
+export interface ResourceKey {
+  readonly typeUrl: string;
+  readonly name: string;
+}
+
+/** One encoded resource. `version` is the hash of `bytes`: equal content is never sent twice, by any replica (D30). */
+export interface EncodedResource extends ResourceKey {
+  readonly version: string;
+  readonly bytes: Uint8Array;
+  /** Secrets and ingress scopes: their NACK detail is dropped, dumps show `[redacted]` (D7). */
+  readonly sensitive: boolean;
+  /** The objects it was made from, so that a NACK can be traced to its cause. */
+  readonly origins: readonly ObjectRef[];
+  /**
+   * Resources that this client must have acknowledged before this one is sent, e.g. a scope requires its route table,
+   * a table its clusters. Removal goes the other way round: a resource leaves only after everything that requires it.
+   */
+  readonly requires: readonly ResourceKey[];
+}
+
+/** What one kind of caller may see: an immutable mapping from names to resources. */
+export interface ResourceView {
+  /** Names of one type, sorted. */
+  names(typeUrl: string): Iterable<string>;
+  get(typeUrl: string, name: string): EncodedResource | undefined;
+}
+
+/** The verified caller of a stream (D6): made from the client certificate alone, never from node fields. */
+export interface Caller {
+  /** `spiffe://<trust domain>/role/<role>` or `spiffe://<trust domain>/ns/<ns>/sandbox/<uid>`. */
+  readonly spiffeId: string;
+}
+
+/** Maps callers to views; swapped as a whole by `publish`. A name outside the view is answered as removed. */
+export interface ViewSource {
+  /** undefined: the caller has no view, and its stream is refused. */
+  viewOf(caller: Caller): ResourceView | undefined;
+}
+
+/** How one connected client stands with one resource that it refused. */
+export interface Rejection extends ResourceKey {
+  readonly version: string;
+  readonly spiffeId: string;
+  /** Envoy's reason with resource content removed; null for a sensitive resource. */
+  readonly detail: string | null;
+  readonly origins: readonly ObjectRef[];
+}
+
+/** What the control plane learns from its clients. */
+export interface XdsObserver {
+  rejected(rejection: Rejection): void;
+  /** A client has acknowledged everything of the publication with this sequence number that concerns it. */
+  settled(spiffeId: string, sequence: number): void;
+  connected(spiffeId: string): void;
+  disconnected(spiffeId: string): void;
+}
