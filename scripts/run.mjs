@@ -1,5 +1,4 @@
-// Runs a TypeScript entry on Node 24, whatever Node started this script: installs the dependencies when they are
-// missing, generates the Envoy types when they are stale, then replaces itself as far as a process can.
+// Runs a TypeScript entry of the project on Node 24, after installing what is missing: `run.mjs ENTRY [ARG...]`.
 import { prepare, runNode } from './prepare.mjs';
 
 const [entry, ...rest] = process.argv.slice(2);
@@ -7,5 +6,5 @@ if (entry === undefined) {
   process.stderr.write('usage: run.mjs ENTRY [ARG...]\n');
   process.exit(2);
 }
-await prepare();
-runNode(entry, rest);
+prepare();
+await runNode(entry, rest);
