@@ -79,7 +79,11 @@ export interface L7Decision {
     readonly profile: string;
     readonly rule: string;
   }[];
-  readonly mcp: { readonly method: string | null; readonly tool: string | null; readonly action: 'allow' | 'deny' } | null;
+  readonly mcp: {
+    readonly method: string | null;
+    readonly tool: string | null;
+    readonly action: 'allow' | 'deny';
+  } | null;
   /** Rules that matched, in order, up to and including the one that ended the walk. */
   readonly matched: readonly MatchedRule[];
 }

@@ -38,7 +38,11 @@ export interface PolicyFacts {
   readonly sandboxes: readonly SandboxFacts[];
   readonly policies: readonly PolicyRecord[];
   /** Services with the addresses behind them (cluster address and endpoints). */
-  readonly services: readonly { readonly namespace: string; readonly name: string; readonly addresses: readonly string[] }[];
+  readonly services: readonly {
+    readonly namespace: string;
+    readonly name: string;
+    readonly addresses: readonly string[];
+  }[];
   readonly pods: readonly {
     readonly namespace: string;
     readonly labels: Readonly<Record<string, string>>;
