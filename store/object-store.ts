@@ -8,6 +8,18 @@ import type { KubeObject } from '../api/object.ts';
 /** Names a kind's collection, e.g. `Sandbox`. The registry of `api/kinds.ts` knows group, plural and scope. */
 export type KindName = string;
 
+/** What a store must know of a kind. */
+export interface KindInfo {
+  readonly namespaced: boolean;
+  /** With a status subresource, `status` is written by `patchStatus` only. */
+  readonly hasStatus: boolean;
+  /** When given, objects must carry exactly this group and version. */
+  readonly apiVersion?: string;
+}
+
+/** The kinds that a store keeps; anything else is refused. */
+export type KindLookup = (kind: KindName) => KindInfo | undefined;
+
 export interface ObjectKey {
   /** Empty for cluster-scoped kinds. */
   readonly namespace: string;
@@ -26,7 +38,10 @@ export interface ListResult {
 
 export interface WatchOptions {
   readonly namespace?: string;
-  /** Continue after this version; absent: first every present object as `added`, then an `initial` bookmark. */
+  /**
+   * Continue after this version; absent: first every present object as `added`, then an `initial` bookmark. A version
+   * of which the history is gone ends the iteration with `expired`.
+   */
   readonly resourceVersion?: string;
   readonly signal?: AbortSignal;
 }
@@ -45,6 +60,7 @@ export type Patch =
  *
  * Errors are `CodedError`s: `not-found`, `already-exists`, `conflict` (a stale resource version or failed test),
  * `invalid` (a malformed object, with fields), `expired` (a watch version too old: list again), `unavailable`.
+ * Returned objects are immutable.
  */
 export interface ObjectStore {
   list(kind: KindName, options?: { readonly namespace?: string }): Promise<ListResult>;
