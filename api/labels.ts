@@ -1,0 +1,49 @@
+/** Keys that other programs know too: labels, annotations and finalizers (crds §12). */
+
+const PREFIX = 'agents.kruise.io/';
+
+/** Sandbox: the short id under which it is reached; absent: `<namespace>--<name>`. */
+export const LABEL_SANDBOX_ID = `${PREFIX}sandbox-id`;
+/** Pod: name of its Sandbox; left out where the name is too long for a label. */
+export const LABEL_SANDBOX_NAME = `${PREFIX}sandbox-name`;
+/** Pod: uid of its Sandbox. */
+export const LABEL_SANDBOX_UID = `${PREFIX}sandbox-uid`;
+/** Pod, as label and annotation: `sandbox`. */
+export const LABEL_CREATED_BY = `${PREFIX}created-by`;
+/** Sandbox: whether a user holds it. */
+export const LABEL_SANDBOX_CLAIMED = `${PREFIX}sandbox-claimed`;
+/** Sandbox: the SandboxSet whose member it is. */
+export const LABEL_SANDBOX_POOL = `${PREFIX}sandbox-pool`;
+/** Pod: revision of the template that it was made from. */
+export const LABEL_POD_TEMPLATE_HASH = 'pod-template-hash';
+/** EndpointSlice: the Service that it belongs to. */
+export const LABEL_SERVICE_NAME = 'kubernetes.io/service-name';
+
+/** Sandbox: the token that a client must show at the ingress gateway. A credential: never logged. */
+export const ANNOTATION_ACCESS_TOKEN = `${PREFIX}runtime-access-token`;
+/** Sandbox: id of its owner. */
+export const ANNOTATION_OWNER = `${PREFIX}owner`;
+/** Sandbox: how long a paused one is kept; a positive duration or `forever`. */
+export const ANNOTATION_RETENTION = `${PREFIX}reserve-paused-sandbox-duration`;
+/** Sandbox: it may be returned to its pool. */
+export const ANNOTATION_CLEANUP_ENABLED = `${PREFIX}cleanup-enabled`;
+/** Sandbox: it is to be returned to its pool. */
+export const ANNOTATION_CLEANUP = `${PREFIX}cleanup`;
+/** Sandbox: starts a replace upgrade of a paused one. */
+export const ANNOTATION_UPGRADE_TRIGGER = `${PREFIX}upgrade-resume-trigger`;
+/** Sandbox: SecurityProfile rules of this one Sandbox. */
+export const ANNOTATION_SECURITY_RULES = `${PREFIX}security-rules`;
+/** Sandbox: hash of the part of its template that cannot change in place. */
+export const ANNOTATION_IMMUTABLE_HASH = 'sandbox.agents.kruise.io/hash-immutable-part';
+
+/** Pod: `"true"` asks the node agent to freeze its processes (D18). */
+export const ANNOTATION_FREEZE = 'sandgate.dev/freeze';
+/** Pod condition: every process is frozen. */
+export const CONDITION_CONTAINERS_PAUSED = 'ContainersPaused';
+/** Pod condition: every process runs again. */
+export const CONDITION_CONTAINERS_RESUMED = 'ContainersResumed';
+
+/** Sandbox: holds its end until its Pod is gone (crds §12.3). */
+export const FINALIZER_SANDBOX = `${PREFIX}sandbox`;
+/** Pod: holds its end until every gateway has withdrawn its address (D12). */
+export const FINALIZER_WITHDRAWAL = 'sandgate.dev/withdrawal';

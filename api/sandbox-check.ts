@@ -1,0 +1,92 @@
+import type { FieldError } from '../base/errors.ts';
+import { parseDuration } from './duration.ts';
+import type { Findings } from './findings.ts';
+import { ANNOTATION_SECURITY_RULES } from './labels.ts';
+import { annotationErrors, isDnsLabel, labelErrors } from './names.ts';
+import type { ObjectMeta } from './object.ts';
+import { type Container, type PodTemplate, podTemplateSchema } from './pod.ts';
+import type { SandboxSpec } from './sandbox.ts';
+import { checkSchema, isMap, memberPath, structural } from './schema-check.ts';
+
+/** The rules of Sandbox that its schema does not hold: its pod template first of all. `spec` fits the schema. */
+export function checkSandbox(spec: SandboxSpec, metadata: ObjectMeta): Findings {
+  const invalid: FieldError[] = [];
+  if (metadata.annotations?.[ANNOTATION_SECURITY_RULES] !== undefined) {
+    const path = memberPath('metadata.annotations', ANNOTATION_SECURITY_RULES);
+    invalid.push({ path, reason: 'is not carried out yet: write a SecurityProfile that selects this Sandbox' });
+  }
+  const timeout = spec.autoPausePolicy?.resume?.onIngressTraffic?.pauseTimeout;
+  if (timeout !== undefined && parseDuration(timeout) === null) {
+    const path = 'spec.autoPausePolicy.resume.onIngressTraffic.pauseTimeout';
+    invalid.push({ path, reason: `${JSON.stringify(timeout)} is no duration such as 300s, 10m or 1h30m` });
+  }
+  invalid.push(...templateErrors(spec.template));
+  return { invalid, omitted: [] };
+}
+
+/** What is wrong with a pod template, whatever it is. An absent one is no error here (crds §2.1). */
+export function templateErrors(template: unknown, path = 'spec.template'): FieldError[] {
+  if (template === undefined) {
+    return [];
+  }
+  const errors = checkSchema(structural(podTemplateSchema), template, path);
+  if (errors.length > 0) {
+    return errors;
+  }
+  const { metadata, spec } = template as PodTemplate;
+  return [
+    ...labelErrors(metadata?.labels ?? {}, `${path}.metadata.labels`),
+    ...annotationErrors(metadata?.annotations ?? {}, `${path}.metadata.annotations`),
+    ...volumeErrors(spec.volumes ?? [], `${path}.spec.volumes`),
+    ...(['containers', 'initContainers'] as const).flatMap((list) =>
+      (spec[list] ?? []).flatMap((container, index) =>
+        containerErrors(
+          container,
+          new Set((spec.volumes ?? []).map(({ name }) => name)),
+          `${path}.spec.${list}[${index}]`,
+        ),
+      ),
+    ),
+    ...(spec.hostname === undefined || isDnsLabel(spec.hostname)
+      ? []
+      : [{ path: `${path}.spec.hostname`, reason: 'must be lower-case letters, digits and "-", at most 63' }]),
+  ];
+}
+
+function volumeErrors(volumes: readonly object[], path: string): FieldError[] {
+  return volumes.flatMap((volume, index) =>
+    Object.keys(volume).length <= 2 ? [] : [{ path: `${path}[${index}]`, reason: 'must have one source only' }],
+  );
+}
+
+function containerErrors(container: Container, volumes: ReadonlySet<string>, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [index, entry] of (container.env ?? []).entries()) {
+    const at = `${path}.env[${index}]`;
+    if (entry.value !== undefined && entry.value !== '' && entry.valueFrom !== undefined) {
+      errors.push({ path: at, reason: 'must have value or valueFrom, not both' });
+    }
+    if (entry.valueFrom !== undefined && Object.keys(entry.valueFrom).length !== 1) {
+      errors.push({ path: `${at}.valueFrom`, reason: 'must have exactly one source' });
+    }
+    if (entry.name.includes('=') || entry.name.includes('\0')) {
+      errors.push({ path: `${at}.name`, reason: 'must not hold = or NUL' });
+    }
+  }
+  for (const [index, mount] of (container.volumeMounts ?? []).entries()) {
+    if (!volumes.has(mount.name)) {
+      errors.push({
+        path: `${path}.volumeMounts[${index}].name`,
+        reason: `there is no volume ${JSON.stringify(mount.name)}`,
+      });
+    }
+  }
+  for (const name of ['readinessProbe', 'livenessProbe', 'startupProbe'] as const) {
+    const probe = container[name];
+    const handlers = isMap(probe) ? ['exec', 'httpGet', 'tcpSocket', 'grpc'].filter((kind) => kind in probe) : [];
+    if (probe !== undefined && handlers.length !== 1) {
+      errors.push({ path: `${path}.${name}`, reason: 'must have exactly one of exec, httpGet, tcpSocket and grpc' });
+    }
+  }
+  return errors;
+}
