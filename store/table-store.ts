@@ -104,7 +104,15 @@ export abstract class TableStore implements ObjectStore {
     }
   }
 
+  /** Whether an object that the table would have removed may be. */
+  protected shouldCollect(_object: KubeObject): boolean {
+    return true;
+  }
+
   #collectLater(object: KubeObject): void {
+    if (!this.shouldCollect(object)) {
+      return;
+    }
     this.#doomed.set(object.metadata.uid!, object);
     this.#collecting ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => this.#collect());
   }
