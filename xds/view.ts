@@ -1,6 +1,6 @@
 /**
- * The room `xds/` speaks the xDS protocol: delta and state-of-the-world ADS over mutual TLS, views by certificate,
- * subscriptions, ordering, ACK and NACK. It does not know what a policy is.
+ * The room `xds/` speaks the xDS protocol: delta ADS over mutual TLS, views by certificate, subscriptions, ordering,
+ * ACK and NACK. It does not know what a policy is.
  */
 import type { ObjectRef } from '../api/object.ts';
 
@@ -20,6 +20,11 @@ export interface EncodedResource extends ResourceKey {
   /**
    * Resources that this client must have acknowledged before this one is sent, e.g. a scope requires its route table,
    * a table its clusters. Removal goes the other way round: a resource leaves only after everything that requires it.
+   *
+   * A cluster or listener may require secrets, endpoints and tables: Envoy asks for those later and warms it meanwhile,
+   * so it does not wait for them, but whatever requires it does. A scope's table needs another scope that keeps it
+   * subscribed (`!pin-…`) and that requires nothing of it, or the scope waits for ever. A requirement that is not in the
+   * view is never met.
    */
   readonly requires: readonly ResourceKey[];
 }
@@ -37,7 +42,10 @@ export interface Caller {
   readonly spiffeId: string;
 }
 
-/** Maps callers to views; swapped as a whole by `publish`. A name outside the view is answered as removed. */
+/**
+ * Maps callers to views; swapped as a whole by `publish`. A name outside the view is answered as removed, except that
+ * nothing is said about a route table: Envoy ignores its removal, and an answer would keep a starting listener waiting.
+ */
 export interface ViewSource {
   /** undefined: the caller has no view, and its stream is refused. */
   viewOf(caller: Caller): ResourceView | undefined;
@@ -55,8 +63,15 @@ export interface Rejection extends ResourceKey {
 /** What the control plane learns from its clients. */
 export interface XdsObserver {
   rejected(rejection: Rejection): void;
-  /** A client has acknowledged everything of the publication with this sequence number that concerns it. */
+  /** A rejected resource has changed, or has left the client's view or subscription: that rejection is over. */
+  cleared?(spiffeId: string, key: ResourceKey): void;
+  /**
+   * A caller has acknowledged, on all of its streams, everything of the publication with this sequence number that can
+   * reach it. What it rejected, and what requires that, is not waited for. Later numbers include earlier ones.
+   */
   settled(spiffeId: string, sequence: number): void;
+  /** A caller's first stream has been accepted. */
   connected(spiffeId: string): void;
+  /** A caller's last stream has ended; its rejections are void. */
   disconnected(spiffeId: string): void;
 }

@@ -1,0 +1,397 @@
+import type { Clock } from '../base/clock.ts';
+import type { DeltaRequest, DeltaResponse } from './messages.ts';
+import { nackDetail, suspects } from './nack.ts';
+import { type Below, Ledger } from './ordering.ts';
+import { Subscription, type SubscriptionStep } from './subscription.ts';
+import type { Flight, TypeState } from './type-state.ts';
+import { CLUSTER, ENDPOINTS } from './types.ts';
+import type { EncodedResource, Rejection, ResourceKey, ResourceView } from './view.ts';
+
+/** The largest response, in bytes of resources, unless a single resource is larger. */
+const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
+
+/** What a stream tells its owner. */
+export interface StreamEvents {
+  send(response: DeltaResponse): void;
+  rejected(rejection: Omit<Rejection, 'spiffeId'>): void;
+  /** A refused resource has changed, or is gone from the view. */
+  cleared(key: ResourceKey): void;
+  /** Nothing is left to send or to be acknowledged for this publication. */
+  settled(sequence: number): void;
+  /** Asks for {@link ClientStream.pump} after this many milliseconds. */
+  wakeAfter(milliseconds: number): void;
+  /** A protocol event worth a log line; never any content of a resource or of a client's text. */
+  notice(message: string, fields: object): void;
+}
+
+export interface StreamOptions {
+  readonly clock: Clock;
+  /** How long a resource stays after nothing refers to it any more, for requests in flight; milliseconds. */
+  readonly removalDelayMs: number;
+}
+
+/**
+ * One client's delta stream: requests in, responses out, no I/O. At most one response a type is under way, so a slow
+ * client costs one response a type and is later brought to the latest view, not through every view between.
+ */
+export class ClientStream {
+  readonly #ledger = new Ledger();
+  readonly #events: StreamEvents;
+  readonly #options: StreamOptions;
+  #view: ResourceView | null = null;
+  #sequence = 0;
+  #settled: number | null = null;
+  #nonces = 0;
+  readonly #unserved = new Set<string>();
+
+  constructor(events: StreamEvents, options: StreamOptions) {
+    this.#events = events;
+    this.#options = options;
+  }
+
+  /** Takes up a new view; before the first one, nothing is answered. */
+  update(view: ResourceView, sequence: number): void {
+    this.#sequence = sequence;
+    if (view !== this.#view) {
+      this.#view = view;
+      this.#ledger.clearWaiters();
+      for (const state of this.#ledger.states()) {
+        if (state.opened) {
+          this.#refresh(state, view);
+        }
+      }
+    }
+    this.pump();
+  }
+
+  /** Takes in one request: an ACK or NACK, a change of subscriptions, or both. */
+  receive(request: DeltaRequest): void {
+    const typeUrl = request.typeUrl ?? '';
+    const state = this.#ledger.state(typeUrl);
+    if (state === undefined) {
+      if (this.#unserved.size < 100 && !this.#unserved.has(typeUrl)) {
+        this.#unserved.add(typeUrl);
+        this.#events.notice('the client asks for a type that is not served', { typeUrl: typeUrl.slice(0, 200) });
+      }
+      return;
+    }
+    // An answer to anything but the response under way says nothing about it; its changes of names count all the same.
+    if (state.flight !== null && request.responseNonce === state.flight.nonce) {
+      const { flight } = state;
+      state.flight = null;
+      if (request.errorDetail === undefined || request.errorDetail === null) {
+        this.#acknowledge(state, flight);
+      } else {
+        this.#refuse(state, flight, request.errorDetail.message ?? '');
+      }
+    }
+    this.#subscribe(state, request);
+    this.pump();
+  }
+
+  /** Sends what can be sent now, type by type, make before break. */
+  pump(): void {
+    const view = this.#view;
+    if (view === null) {
+      return;
+    }
+    let wake = Number.POSITIVE_INFINITY;
+    for (const state of this.#ledger.states()) {
+      if (state.opened && state.flight === null) {
+        wake = Math.min(wake, this.#pumpType(view, state));
+      }
+    }
+    if (wake < Number.POSITIVE_INFINITY) {
+      this.#events.wakeAfter(wake);
+    }
+    if (this.#settled !== this.#sequence && this.#isSettled(view)) {
+      this.#settled = this.#sequence;
+      this.#events.settled(this.#sequence);
+    }
+  }
+
+  /** Returns after how many milliseconds a removal comes due; infinity when none waits. */
+  #pumpType(view: ResourceView, state: TypeState): number {
+    const upserts = this.#nextUpserts(view, state);
+    const { names, wake } = this.#nextRemovals(state);
+    if (names.length > 0 && (state.removalsNext || upserts.length === 0)) {
+      state.removalsNext = false;
+      this.#send(state, [], names);
+    } else if (upserts.length > 0) {
+      state.removalsNext = true;
+      this.#send(state, upserts, []);
+    } else if (state.answerDue && ![...state.held.values()].some((key) => !this.#ledger.isStuck(view, key))) {
+      this.#send(state, [], []);
+    }
+    return wake;
+  }
+
+  #nextUpserts(view: ResourceView, state: TypeState): EncodedResource[] {
+    const below: Below = new Map();
+    while (state.suspects.length > 0) {
+      const group = this.#sendable(view, state, state.suspects.shift()!, below, Number.POSITIVE_INFINITY);
+      if (group.length > 0) {
+        return group;
+      }
+    }
+    return this.#sendable(view, state, state.pending, below, state.rules.batch ? MAX_RESPONSE_BYTES : 0);
+  }
+
+  /** The first resources among `names` that may be sent, up to `limit` bytes; the others that must wait are held. */
+  #sendable(
+    view: ResourceView,
+    state: TypeState,
+    names: Iterable<string>,
+    below: Below,
+    limit: number,
+  ): EncodedResource[] {
+    const chosen: EncodedResource[] = [];
+    let bytes = 0;
+    for (const name of names) {
+      const resource = view.get(state.rules.typeUrl, name);
+      if (resource === undefined || !state.needs(name, resource)) {
+        state.pending.delete(name);
+        continue;
+      }
+      const blocker = this.#ledger.blocker(view, state, resource, below);
+      if (blocker !== null) {
+        this.#ledger.hold(state, name, blocker);
+        continue;
+      }
+      if (chosen.length > 0 && bytes + resource.bytes.length > limit) {
+        break;
+      }
+      chosen.push(resource);
+      bytes += resource.bytes.length;
+      if (bytes >= limit) {
+        break;
+      }
+    }
+    return chosen;
+  }
+
+  #nextRemovals(state: TypeState): { names: string[]; wake: number } {
+    const names: string[] = [];
+    let wake = Number.POSITIVE_INFINITY;
+    const now = this.#options.clock.now();
+    for (const name of state.leaving) {
+      if (state.accepted.has(name) && state.rules.lingers) {
+        if (!this.#ledger.mayLeave(state, name)) {
+          state.leavingSince.delete(name);
+          continue;
+        }
+        const since = state.leavingSince.get(name) ?? now;
+        state.leavingSince.set(name, since);
+        const left = since + this.#options.removalDelayMs - now;
+        if (left > 0) {
+          wake = Math.min(wake, left);
+          continue;
+        }
+      }
+      names.push(name);
+    }
+    return { names, wake };
+  }
+
+  #send(state: TypeState, resources: readonly EncodedResource[], removed: readonly string[]): void {
+    this.#nonces += 1;
+    const nonce = String(this.#nonces);
+    state.flight = { nonce, resources, removed };
+    state.answerDue = false;
+    for (const { name, requires } of resources) {
+      state.pending.delete(name);
+      state.forced.delete(name);
+      this.#ledger.retain(requires);
+    }
+    for (const name of removed) {
+      state.forced.delete(name);
+    }
+    this.#events.send({
+      typeUrl: state.rules.typeUrl,
+      nonce,
+      resources: resources.map(({ typeUrl, name, version, bytes }) => ({
+        name,
+        version,
+        resource: { typeUrl, value: bytes },
+      })),
+      removedResources: removed,
+    });
+    if (state.rules.typeUrl === CLUSTER) {
+      this.#forceEndpoints(resources);
+    }
+  }
+
+  /**
+   * A changed cluster with dynamic endpoints warms until they come, asks for nothing, and blocks all later clusters
+   * meanwhile; so they follow at once, whatever version the client has.
+   */
+  #forceEndpoints(clusters: readonly EncodedResource[]): void {
+    const state = this.#ledger.state(ENDPOINTS);
+    if (state === undefined) {
+      return;
+    }
+    for (const { name, requires } of clusters) {
+      const named = requires.filter(({ typeUrl }) => typeUrl === ENDPOINTS).map((key) => key.name);
+      for (const endpoints of new Set([name, ...named])) {
+        if (this.#view?.get(ENDPOINTS, endpoints) !== undefined) {
+          state.forced.add(endpoints);
+          state.touch(this.#view, endpoints);
+        }
+      }
+    }
+  }
+
+  #acknowledge(state: TypeState, flight: Flight): void {
+    for (const { name, version, requires } of flight.resources) {
+      if (state.subscription.covers(name)) {
+        this.#ledger.accept(state, name, version, requires);
+      }
+      this.#ledger.release(requires);
+      this.#touch(state, name);
+    }
+    for (const name of flight.removed) {
+      this.#ledger.drop(state, name);
+      if (state.subscription.names.has(name)) {
+        state.absent.add(name);
+      }
+      this.#touch(state, name);
+    }
+  }
+
+  /**
+   * A rejected response of several is sent again in parts until the culprit is alone: Envoy may have applied all, some
+   * or none of it, and does not always say which it blames.
+   */
+  #refuse(state: TypeState, flight: Flight, message: string): void {
+    for (const { requires } of flight.resources) {
+      this.#ledger.release(requires);
+    }
+    const [first, ...others] = flight.resources;
+    if (first === undefined) {
+      this.#events.notice('the client refused a response without resources', { type: state.rules.label });
+      this.#acknowledge(state, flight);
+    } else if (others.length === 0) {
+      this.#quarantine(state, first, message);
+    } else {
+      const names = flight.resources.map(({ name }) => name);
+      for (const name of names) {
+        state.forced.add(name);
+        this.#touch(state, name);
+      }
+      state.suspects.unshift(...suspects(message, names));
+    }
+  }
+
+  #quarantine(state: TypeState, resource: EncodedResource, message: string): void {
+    const { typeUrl, name, version, origins, sensitive } = resource;
+    state.forced.delete(name);
+    state.rejected.set(name, version);
+    this.#touch(state, name);
+    // Nobody waits for a refused resource below another: let those that did be looked at again.
+    this.#ledger.wake(state, name);
+    this.#events.rejected({ typeUrl, name, version, origins, detail: nackDetail(message, sensitive) });
+  }
+
+  #subscribe(state: TypeState, request: DeltaRequest): void {
+    const change = {
+      subscribe: request.resourceNamesSubscribe ?? [],
+      unsubscribe: request.resourceNamesUnsubscribe ?? [],
+    };
+    if (!state.opened) {
+      this.#open(state, Subscription.open(change, state.rules.wildcard), request.initialResourceVersions ?? {});
+      return;
+    }
+    const step = state.subscription.change(change);
+    state.subscription = step.subscription;
+    for (const name of step.renewed) {
+      state.absent.delete(name);
+      state.forced.add(name);
+      this.#touch(state, name);
+    }
+    for (const name of step.dropped) {
+      this.#lose(state, name);
+    }
+    if (step.wildcardEnded) {
+      for (const name of [...state.accepted.keys(), ...state.pending, ...state.held.keys()]) {
+        if (!state.subscription.covers(name)) {
+          this.#lose(state, name);
+        }
+      }
+    }
+  }
+
+  /** The first request of a type: what the client holds from an earlier stream counts as acknowledged. */
+  #open(state: TypeState, step: SubscriptionStep, versions: Readonly<Record<string, string>>): void {
+    state.opened = true;
+    state.subscription = step.subscription;
+    const known = Object.entries(versions).filter(([name]) => state.subscription.covers(name));
+    state.answerDue = state.subscription.wildcard && known.length === 0;
+    for (const [name, version] of known) {
+      this.#ledger.accept(state, name, version, null);
+    }
+    if (this.#view !== null) {
+      this.#refresh(state, this.#view);
+    }
+  }
+
+  #refresh(state: TypeState, view: ResourceView): void {
+    if (this.#ledger.hasUnknown(state)) {
+      for (const [name, { version, requires }] of state.accepted) {
+        const resource = view.get(state.rules.typeUrl, name);
+        if (requires === null && resource?.version === version) {
+          this.#ledger.accept(state, name, version, resource.requires);
+        }
+      }
+    }
+    for (const name of state.refresh(view)) {
+      this.#events.cleared({ typeUrl: state.rules.typeUrl, name });
+    }
+  }
+
+  #touch(state: TypeState, name: string): void {
+    if (this.#view !== null && state.touch(this.#view, name)) {
+      this.#events.cleared({ typeUrl: state.rules.typeUrl, name });
+    }
+  }
+
+  /** The client has dropped its copy; were it to ask again, it would get the resource again, refused before or not. */
+  #lose(state: TypeState, name: string): void {
+    this.#ledger.drop(state, name);
+    state.forced.delete(name);
+    state.absent.delete(name);
+    if (state.rejected.delete(name)) {
+      this.#events.cleared({ typeUrl: state.rules.typeUrl, name });
+    }
+    this.#touch(state, name);
+  }
+
+  /**
+   * Whether everything of the view that can reach the client has been acknowledged. What it refused, what waits for
+   * that, and removals that linger are not waited for; types that it will ask for as a whole are.
+   */
+  #isSettled(view: ResourceView): boolean {
+    for (const state of this.#ledger.states()) {
+      if (!state.opened) {
+        if (state.rules.wildcard && !isEmpty(view.names(state.rules.typeUrl))) {
+          return false;
+        }
+      } else if (state.flight !== null || state.pending.size > 0) {
+        return false;
+      } else {
+        for (const blocker of state.held.values()) {
+          if (!this.#ledger.isStuck(view, blocker)) {
+            return false;
+          }
+        }
+      }
+    }
+    return true;
+  }
+}
+
+function isEmpty(items: Iterable<string>): boolean {
+  for (const _ of items) {
+    return false;
+  }
+  return true;
+}
