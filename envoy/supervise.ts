@@ -73,6 +73,8 @@ export function envoyArguments(options: EnvoyOptions): string[] {
     '--reject-unknown-dynamic-fields',
     ...['--concurrency', String(options.concurrency)],
     ...['--drain-time-s', String(options.drainSeconds)],
+    // The gradual strategy asks only some clients to leave; the drain time is too short for that.
+    ...['--drain-strategy', 'immediate'],
     ...['--log-level', options.verbose === true ? 'info' : 'warning'],
     ...['--log-format', LOG_FORMAT],
   ];
