@@ -35,14 +35,23 @@ const IF_PARENT_LIVES = '[ "$PPID" = "$0" ] || exit 1; exec "$@"';
 /** A reader of descriptor 3 outlives the parent, sees the end of the pipe, and kills the command. */
 const WITH_READER = '{ read -r _; kill -KILL $$; } <&3 >/dev/null 2>&1 & exec 3<&-; exec "$@"';
 
+/** A prefix such as `nsenter` with its arguments; it must replace itself by the command (exec). */
+export type Wrap = (argv: readonly string[]) => readonly string[];
+
 /**
  * A command that is killed when this process dies, however it dies. The kernel does it where `setpriv` can ask for it,
  * which also needs no process; elsewhere a small shell waits on a pipe. The pid stays that of the command.
  */
-export function guarded(argv: readonly string[], setpriv: string | null = findSetpriv()): GuardedCommand {
+export function guarded(
+  argv: readonly string[],
+  wrap: Wrap = (inner) => inner,
+  setpriv = findSetpriv(),
+): GuardedCommand {
   if (setpriv === null) {
-    return { argv: ['/bin/sh', '-c', WITH_READER, 'guard', ...argv], needsPipe: true };
+    return { argv: ['/bin/sh', '-c', WITH_READER, 'guard', ...wrap(argv)], needsPipe: true };
   }
-  const checked = ['/bin/sh', '-c', IF_PARENT_LIVES, String(process.pid), ...argv];
-  return { argv: [setpriv, '--pdeathsig', 'KILL', '--', ...checked], needsPipe: false };
+  const ask = [setpriv, '--pdeathsig', 'KILL', '--'];
+  // A prefix that changes the user makes the kernel forget the request, so it is made again behind it.
+  const inner = [...ask, ...argv];
+  return { argv: [...ask, '/bin/sh', '-c', IF_PARENT_LIVES, String(process.pid), ...wrap(inner)], needsPipe: false };
 }

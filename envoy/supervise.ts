@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CodedError } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
 import { type EnvoyAdmin, envoyAdmin } from './admin.ts';
-import { findSetpriv, guarded } from './guard.ts';
+import { guarded, type Wrap } from './guard.ts';
 import { LOG_FORMAT, logRelay } from './log-relay.ts';
 
 export interface EnvoyOptions {
@@ -27,7 +27,7 @@ export interface EnvoyOptions {
    * Puts a prefix before the command, such as `nsenter` with its arguments, to start Envoy in other namespaces. The
    * prefix must replace itself by the command (exec) for signals to arrive.
    */
-  readonly wrap?: (argv: readonly string[]) => readonly string[];
+  readonly wrap?: Wrap;
   /** Told of every change of {@link EnvoyProcess.state}. */
   readonly onState?: (state: EnvoyState) => void;
 }
@@ -160,7 +160,7 @@ class Supervisor implements EnvoyProcess {
   /** One life of the process; resolves with how it ended. */
   async #runOnce(): Promise<string> {
     const { logger } = this.#options;
-    const { argv, needsPipe } = this.#command();
+    const { argv, needsPipe } = guarded(envoyArguments(this.#options), this.#options.wrap);
     // A group of its own: a terminal's Ctrl-C is for the supervisor, which then stops Envoy in its own time.
     const child = spawn(argv[0]!, argv.slice(1), {
       stdio: ['ignore', 'ignore', 'pipe', ...(needsPipe ? ['pipe' as const] : [])],
@@ -184,18 +184,6 @@ class Supervisor implements EnvoyProcess {
     await watching;
     this.#child = null;
     return how;
-  }
-
-  #command(): { argv: readonly string[]; needsPipe: boolean } {
-    const argv = envoyArguments(this.#options);
-    const setpriv = findSetpriv();
-    const { wrap } = this.#options;
-    if (wrap === undefined) {
-      return guarded(argv, setpriv);
-    }
-    // Changing credentials on the way into a namespace makes the kernel forget the request, so it is made again inside.
-    const inner = setpriv === null ? argv : [setpriv, '--pdeathsig', 'KILL', '--', ...argv];
-    return guarded(wrap(inner), setpriv);
   }
 
   async #watch(ended: AbortSignal): Promise<void> {

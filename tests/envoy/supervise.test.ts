@@ -183,25 +183,37 @@ test('no Envoy outlives a killed parent', () => envoyOfKilledParent(null));
 test('no Envoy outlives a killed parent from other namespaces either', () =>
   envoyOfKilledParent(['unshare', '--user', '--map-root-user', '--net']));
 
-for (const [title, setpriv] of [
-  ['by the kernel', findSetpriv()],
-  ['by a reader of a pipe', null],
+/** Only root can start a command as another user; others have nothing to change. */
+const OTHER_USER = process.getuid?.() === 0 ? ['setpriv', '--reuid', '65534', '--clear-groups', '--'] : ['env'];
+
+for (const [title, prefix, setpriv] of [
+  ['by the kernel', ['env'], findSetpriv()],
+  ['by the kernel, as another user', OTHER_USER, findSetpriv()],
+  ['by a reader of a pipe', ['env'], null],
 ] as const) {
   test(`a guarded command ends with its parent, ${title}`, async () => {
     const script = `
       import { spawn } from 'node:child_process';
       import { guarded } from '${join(import.meta.dirname, '../../envoy/guard.ts')}';
-      const { argv, needsPipe } = guarded(['sleep', '100'], ${JSON.stringify(setpriv)});
-      const child = spawn(argv[0], argv.slice(1), { stdio: ['ignore', 'ignore', 'ignore', ...(needsPipe ? ['pipe'] : [])] });
+      const wrap = (argv) => [...${JSON.stringify(prefix)}, ...argv];
+      const { argv, needsPipe } = guarded(['sleep', '100'], wrap, ${JSON.stringify(setpriv)});
+      const pipes = needsPipe ? ['pipe'] : [];
+      const child = spawn(argv[0], argv.slice(1), { stdio: ['ignore', 'ignore', 'ignore', ...pipes] });
       process.stdout.write(child.pid + '\\n');
       setInterval(() => {}, 1000);`;
     const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     const pid = Number(await new Promise<string>((got) => parent.stdout.once('data', (data) => got(String(data)))));
-    await eventually('the command has replaced its guard', () => command(pid).startsWith('sleep'));
-    parent.kill('SIGKILL');
-    await eventually('the command has ended', () => !runs(pid), 3000);
+    try {
+      await eventually('the command has replaced its guard', () => command(pid).startsWith('sleep'));
+      parent.kill('SIGKILL');
+      await eventually('the command has ended', () => !runs(pid), 3000);
+    } finally {
+      if (runs(pid)) {
+        process.kill(pid, 'SIGKILL');
+      }
+    }
   });
 }
 
@@ -210,7 +222,7 @@ function command(pid: number): string {
 }
 
 test('a guarded command is not started when the parent has already gone', async () => {
-  const [file, ...rest] = guarded(['echo', 'started'], findSetpriv()).argv;
+  const [file, ...rest] = guarded(['echo', 'started']).argv;
   const asOther = rest.map((word) => (word === String(process.pid) ? '1' : word));
   const child = spawn(file!, asOther, { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
