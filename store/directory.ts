@@ -8,10 +8,10 @@ import { DirectoryState } from './directory-state.ts';
 import { carryOut, finishSwap, hashOf, readSource, type Swap, syncFolder, writeTemporary } from './file-swap.ts';
 import { type Layout, prepareLayout, SETTINGS_FILES } from './layout.ts';
 import { type Lock, takeLock } from './lock.ts';
-import { type ManifestObject, parseManifest } from './manifest.ts';
-import { editManifest, removeDocument, renderManifest } from './manifest-edit.ts';
+import type { ManifestObject } from './manifest.ts';
 import type { ManifestEntry, Problem } from './manifest-index.ts';
 import { ManifestReader, objectKey } from './manifest-reader.ts';
+import { changedManifest, isInternal, newManifest, type Target } from './manifest-target.ts';
 import type { KindLookup } from './object-store.ts';
 import type { Plan } from './object-table.ts';
 import { TableStore, type TableStoreOptions } from './table-store.ts';
@@ -25,9 +25,6 @@ export interface DirectoryStoreOptions extends TableStoreOptions {
   /** The log is compacted above this length; default 4 MiB. */
   readonly compactBytes?: number;
 }
-
-/** Kinds that only controllers make: they never become manifests. */
-const INTERNAL_KINDS: ReadonlySet<string> = new Set(['Pod', 'ControllerRevision', 'Lease', 'Event']);
 
 /**
  * Opens a directory: makes `DIR/.sandgate/`, takes its lock, reads the state, then the manifests. What is wrong with a
@@ -60,12 +57,6 @@ interface Prepared {
   readonly temporary: string;
 }
 
-/** A manifest that a plan changes, and its new content; null removes the file. */
-interface Target {
-  readonly path: string;
-  readonly content: (text: string | null) => string | null;
-}
-
 /**
  * Objects in a directory of manifests (D16), for one process at a time. Manifests say what people want; everything
  * else about an object, and whole objects that controllers make (kinds Pod, ControllerRevision, Lease, Event, or label
@@ -86,6 +77,7 @@ export class DirectoryStore extends TableStore {
   readonly #listeners = new Set<(problems: readonly Problem[]) => void>();
   /** While manifests are read: owners that do not exist are then a person's affair and not a reason to remove. */
   #reading = false;
+  #closing: Promise<void> | null = null;
 
   /** Use {@link openDirectoryStore}. */
   constructor(options: DirectoryStoreOptions, layout: Layout, lock: Lock, state: DirectoryState) {
@@ -236,37 +228,15 @@ export class DirectoryStore extends TableStore {
     const { object, previous } = change;
     const info = this.table.info(object.kind);
     if (change.type === 'put' && previous === undefined) {
-      return isInternal(object) ? null : this.#newFile(formOf(object, info));
+      return isInternal(object) ? null : newManifest(this.layout.root, this.#reader.index, formOf(object, info));
     }
     const key = objectKey(object);
     const path = this.#state.isDescribed(key) ? this.#reader.index.fileOf(key) : undefined;
     if (path === undefined || (change.type === 'put' && sameForm(previous!, object, info))) {
       return null;
     }
-    return { path, content: (text) => this.#changed(text, path, change.type === 'put' ? object : null, key) };
-  }
-
-  #newFile(form: KubeObject): Target {
-    const { kind, namespace, name } = refOf(form);
-    const folder = ['objects', kind.toLowerCase(), ...(namespace === '' ? [] : [namespace])].join('/');
-    for (let number = 1; ; number += 1) {
-      const path = `${folder}/${name}${number === 1 ? '' : `.${number}`}.yaml`;
-      if (this.#reader.index.get(path) === undefined && readSource(join(this.layout.root, path)) === null) {
-        return { path, content: () => renderManifest(form) };
-      }
-    }
-  }
-
-  #changed(text: string | null, path: string, next: KubeObject | null, key: string): string | null {
-    const manifest = parseManifest(text ?? '', this.#kinds);
-    const found = manifest.objects.find((object) => objectKey(object.form) === key);
-    if (text === null || found === undefined) {
-      throw new CodedError('unavailable', `${path} is not valid YAML at present: mend it first`);
-    }
-    if (next === null) {
-      return removeDocument(text, found.index);
-    }
-    return editManifest(text, found.index, found.form, formOf(next, this.table.info(next.kind)), this.#kinds);
+    const next = change.type === 'put' ? formOf(object, info) : null;
+    return { path, content: (text) => changedManifest({ text, path, key, next }, this.#kinds) };
   }
 
   /** One writer a file at a time. */
@@ -386,7 +356,12 @@ export class DirectoryStore extends TableStore {
     }
   }
 
-  override async close(): Promise<void> {
+  override close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#watcher.close();
     this.#reader.close();
     await super.close();
@@ -394,9 +369,4 @@ export class DirectoryStore extends TableStore {
     await this.#state.journal.close();
     this.#lock.release();
   }
-}
-
-function isInternal(object: KubeObject): boolean {
-  const labels = object.metadata.labels as Readonly<Record<string, unknown>> | undefined;
-  return INTERNAL_KINDS.has(object.kind) || labels?.['app.kubernetes.io/managed-by'] === 'sandgate';
 }

@@ -33,5 +33,14 @@ export function takeLock(path: string): Lock {
     closeSync(fd);
     throw error;
   }
-  return { release: () => closeSync(fd) };
+  let held = true;
+  return {
+    release: () => {
+      // Once only: the number may by then be another file's.
+      if (held) {
+        held = false;
+        closeSync(fd);
+      }
+    },
+  };
 }

@@ -87,13 +87,13 @@ export class ManifestIndex {
     return files[0] === path;
   }
 
-  /** Replaces what is wrong with one path, which need not be a manifest. */
-  setProblems(path: string, problems: readonly Problem[]): void {
+  /** Replaces what is wrong under a name, which need not be a manifest's path. False when nothing was and is wrong. */
+  setProblems(name: string, problems: readonly Problem[]): boolean {
     if (problems.length === 0) {
-      this.#problems.delete(path);
-    } else {
-      this.#problems.set(path, problems);
+      return this.#problems.delete(name);
     }
+    this.#problems.set(name, problems);
+    return true;
   }
 
   /** Whether the path has a problem that keeps (part of) it from being used. */

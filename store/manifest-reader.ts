@@ -147,7 +147,6 @@ export class ManifestReader {
 
   #forget(path: string): void {
     if (this.index.get(path) === undefined) {
-      this.index.setProblems(path, []);
       return;
     }
     this.#release(this.index.remove(path));
@@ -215,8 +214,9 @@ export class ManifestReader {
 
   /** A link or a folder that is not read; null when it is in order. */
   odd(path: string, why: string | null): void {
-    if (why !== null || !this.index.get(path)) {
-      this.index.setProblems(path, why === null ? [] : [{ file: path, message: why, severity: 'warning' }]);
+    // Kept apart from what is wrong with the content of a manifest of that name.
+    const problems: Problem[] = why === null ? [] : [{ file: path, message: why, severity: 'warning' }];
+    if (this.index.setProblems(`odd ${path}`, problems)) {
       this.#show();
     }
   }
