@@ -36,11 +36,20 @@ export interface BootstrapSettings {
   readonly xdsSocket: string;
   readonly adminSocket: string;
   readonly certificate: CertificatePaths;
+  /** Instead of the role's own limits. */
+  readonly limits?: Limits;
+}
+
+/** Where an Envoy begins to refuse work instead of growing. */
+export interface Limits {
   /** Downstream connections beyond this are refused. */
   readonly maxConnections: number;
-  /** Heap bytes at which overload actions begin to bite (docs/architecture.md, Envoy by role). */
+  /** Heap bytes that it should not exceed; from 85 % on it gives memory back, from 95 % on it refuses requests. */
   readonly maxHeapBytes: number;
 }
+
+/** For a gateway that serves thousands of sandboxes. */
+export const GATEWAY_LIMITS: Limits = { maxConnections: 50_000, maxHeapBytes: 2 * 1024 ** 3 };
 
 const SOCKET_PATH_BYTES = 107;
 
@@ -161,7 +170,7 @@ const DYNAMIC_RESOURCES: NonNullable<BootstrapJson['dynamicResources']> = {
 };
 
 /** Shedding in order: give memory back, hurry the idle, refuse what is new, cut the greediest; never all at once. */
-function overloadManager(settings: BootstrapSettings): NonNullable<BootstrapJson['overloadManager']> {
+function overloadManager(limits: Limits): NonNullable<BootstrapJson['overloadManager']> {
   const heap = 'envoy.resource_monitors.fixed_heap';
   const action = (name: string, value: number): EnvoyJson['envoy.config.overload.v3.OverloadAction'] => ({
     name: `envoy.overload_actions.${name}`,
@@ -173,13 +182,13 @@ function overloadManager(settings: BootstrapSettings): NonNullable<BootstrapJson
       {
         name: heap,
         typedConfig: any('envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig', {
-          maxHeapSizeBytes: String(settings.maxHeapBytes),
+          maxHeapSizeBytes: String(limits.maxHeapBytes),
         }),
       },
       {
         name: 'envoy.resource_monitors.global_downstream_max_connections',
         typedConfig: any('envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig', {
-          maxActiveDownstreamConnections: String(settings.maxConnections),
+          maxActiveDownstreamConnections: String(limits.maxConnections),
         }),
       },
     ],
@@ -219,11 +228,13 @@ export interface RolePart {
   /** `node.cluster` and the names of the bootstrap's file. */
   readonly role: string;
   readonly clusters: readonly ClusterJson[];
+  readonly limits: Limits;
   readonly extra?: Partial<BootstrapJson>;
 }
 
 /** The bootstrap of a role: admin on a UNIX socket, delta ADS over mutual TLS, overload limits, the role's clusters. */
-export function commonBootstrap(settings: BootstrapSettings, { role, clusters, extra = {} }: RolePart): Bootstrap {
+export function commonBootstrap(settings: BootstrapSettings, part: RolePart): Bootstrap {
+  const { role, clusters, limits, extra = {} } = part;
   const xds = socketCluster('xds', settings.xdsSocket, mutualTls(settings, 'control-plane'));
   return {
     path: join(settings.folder, `envoy-${role}.json`),
@@ -248,7 +259,7 @@ export function commonBootstrap(settings: BootstrapSettings, { role, clusters, e
           },
         ],
       },
-      overloadManager: overloadManager(settings),
+      overloadManager: overloadManager(settings.limits ?? limits),
       statsConfig: STATS,
       deferredStatOptions: { enableDeferredCreationStats: true },
       ...extra,

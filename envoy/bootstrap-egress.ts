@@ -1,5 +1,11 @@
 import { any } from '../proto/resource.ts';
-import { type Bootstrap, type BootstrapSettings, commonBootstrap, socketCluster } from './bootstrap-common.ts';
+import {
+  type Bootstrap,
+  type BootstrapSettings,
+  commonBootstrap,
+  GATEWAY_LIMITS,
+  socketCluster,
+} from './bootstrap-common.ts';
 
 /** What the egress gateway needs beside the common part. */
 export interface EgressBootstrapSettings extends BootstrapSettings {
@@ -14,6 +20,7 @@ export interface EgressBootstrapSettings extends BootstrapSettings {
 export function egressBootstrap(settings: EgressBootstrapSettings): Bootstrap {
   return commonBootstrap(settings, {
     role: 'egress',
+    limits: GATEWAY_LIMITS,
     clusters: [socketCluster('processor', settings.processorSocket)],
     extra: {
       typedDnsResolverConfig: {

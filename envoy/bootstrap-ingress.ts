@@ -1,4 +1,10 @@
-import { type Bootstrap, type BootstrapSettings, commonBootstrap, socketCluster } from './bootstrap-common.ts';
+import {
+  type Bootstrap,
+  type BootstrapSettings,
+  commonBootstrap,
+  GATEWAY_LIMITS,
+  socketCluster,
+} from './bootstrap-common.ts';
 
 /** What the ingress gateway needs beside the common part. */
 export interface IngressBootstrapSettings extends BootstrapSettings {
@@ -10,6 +16,7 @@ export interface IngressBootstrapSettings extends BootstrapSettings {
 export function ingressBootstrap(settings: IngressBootstrapSettings): Bootstrap {
   return commonBootstrap(settings, {
     role: 'ingress',
+    limits: GATEWAY_LIMITS,
     clusters: [socketCluster('processor', settings.processorSocket)],
   });
 }

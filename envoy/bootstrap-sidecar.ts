@@ -2,9 +2,13 @@ import {
   type Bootstrap,
   type BootstrapSettings,
   commonBootstrap,
+  type Limits,
   mutualTls,
   socketCluster,
 } from './bootstrap-common.ts';
+
+/** One sandbox, one worker. */
+const SIDECAR_LIMITS: Limits = { maxConnections: 4096, maxHeapBytes: 256 * 1024 ** 2 };
 
 /** What a sidecar needs beside the common part. */
 export interface SidecarBootstrapSettings extends BootstrapSettings {
@@ -16,6 +20,7 @@ export interface SidecarBootstrapSettings extends BootstrapSettings {
 export function sidecarBootstrap(settings: SidecarBootstrapSettings): Bootstrap {
   return commonBootstrap(settings, {
     role: 'sidecar',
+    limits: SIDECAR_LIMITS,
     clusters: [socketCluster('gateway', settings.gatewaySocket, mutualTls(settings, 'egress'))],
   });
 }

@@ -51,8 +51,6 @@ export async function startPlane(listeners: readonly EnvoyJson[typeof LISTENER][
         keyFile: join(pki.directory, 'egress.key'),
         caFile: pki.caFile,
       },
-      maxConnections: 1000,
-      maxHeapBytes: 512 * 1024 * 1024,
     }),
     async close() {
       server.forceShutdown();
