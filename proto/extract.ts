@@ -4,7 +4,7 @@
  * It knows nothing of policy.
  *
  * This file takes the descriptors out of an Envoy binary: `node proto/extract.ts ENVOY_BINARY` rewrites
- * `proto/envoy-1.40.0.fds.gz` and prints the checksum that belongs into `proto/descriptors.ts`.
+ * `proto/envoy-1.40.0.fds.gz` and prints the checksum that belongs into `proto/descriptor-files.ts`.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -9,7 +9,7 @@ import { fromJSON } from '@grpc/proto-loader';
 import { Root } from 'protobufjs/light.js';
 import 'protobufjs/ext/descriptor.js';
 import { CodedError } from '../base/errors.ts';
-import { descriptorBytes, fileOfType, importClosure } from './descriptors.ts';
+import { descriptorBytes, fileOfType, importClosure } from './descriptor-files.ts';
 import { framedFiles } from './wire.ts';
 
 const built = new Map<string, ServiceDefinition>();

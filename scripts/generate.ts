@@ -13,7 +13,7 @@ import {
   FileDescriptorProtoSchema,
 } from '@bufbuild/protobuf/wkt';
 import { contentHash } from '../base/canonical.ts';
-import { DESCRIPTORS_SHA256, descriptorBytes, importClosure } from '../proto/descriptors.ts';
+import { DESCRIPTORS_SHA256, descriptorBytes, importClosure } from '../proto/descriptor-files.ts';
 import { TYPE_ROOTS } from '../proto/roots.ts';
 
 const root = join(import.meta.dirname, '..');

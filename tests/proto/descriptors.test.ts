@@ -1,14 +1,8 @@
 import { test } from 'uvu';
 import * as assert from 'uvu/assert';
 import { isCoded } from '../../base/errors.ts';
-import {
-  descriptorBytes,
-  descriptorFiles,
-  envoyTypes,
-  fileOfType,
-  importClosure,
-  messageDescriptor,
-} from '../../proto/descriptors.ts';
+import { descriptorBytes, descriptorFiles, fileOfType, importClosure } from '../../proto/descriptor-files.ts';
+import { envoyTypes, messageDescriptor } from '../../proto/descriptors.ts';
 import { extractDescriptors, scanDescriptors } from '../../proto/extract.ts';
 import { TYPE_ROOTS } from '../../proto/roots.ts';
 
