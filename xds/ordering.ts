@@ -1,6 +1,9 @@
-import { TypeState } from './type-state.ts';
-import { CLUSTER, LISTENER, rulesOf, TYPES } from './types.ts';
+import { type Accepted, TypeState } from './type-state.ts';
+import { CLUSTER, ENDPOINTS, LISTENER, ROUTES, rulesOf, SCOPE, TYPES } from './types.ts';
 import type { EncodedResource, ResourceKey, ResourceView } from './view.ts';
+
+/** A scope of this name keeps the table after it subscribed (docs/architecture.md, Egress gateway). */
+const PIN = '!pin-';
 
 /** Remembers, within one round, what is missing below a resource. */
 export type Below = Map<EncodedResource, ResourceKey | null>;
@@ -15,8 +18,8 @@ export class Ledger {
   );
   /** How many versions that the client holds, or may hold, refer to a resource. */
   readonly #references = new Map<string, number>();
-  /** For each type, how many held versions are of unknown content. */
-  readonly #unknown = new Map<TypeState, number>();
+  /** For each type, names whose held version is of unknown content. */
+  readonly #unknown = new Map<TypeState, Set<string>>();
   readonly #waiters = new Map<string, Map<TypeState, Set<string>>>();
 
   /** The types in the order of sending. */
@@ -49,22 +52,21 @@ export class Ledger {
     }
   }
 
-  /** The client holds this version now; `requires` null: of unknown content. Wakes what waited for it. */
-  accept(state: TypeState, name: string, version: string, requires: readonly ResourceKey[] | null): void {
+  /** The client holds this now. Wakes what waited for it. */
+  accept(state: TypeState, name: string, held: Accepted): void {
     this.#forget(state, name);
-    state.accepted.set(name, { version, requires });
+    state.accepted.set(name, held);
     state.absent.delete(name);
-    if (requires === null) {
-      this.#unknown.set(state, (this.#unknown.get(state) ?? 0) + 1);
-    } else {
-      this.retain(requires);
+    this.retain(held.requires);
+    if (held.unknown) {
+      this.#unknown.set(state, (this.#unknown.get(state) ?? new Set<string>()).add(name));
     }
     this.wake(state, name);
   }
 
   /** Whether the client holds versions of unknown content. */
   hasUnknown(state: TypeState): boolean {
-    return (this.#unknown.get(state) ?? 0) > 0;
+    return (this.#unknown.get(state)?.size ?? 0) > 0;
   }
 
   /** The client holds the name no longer. */
@@ -76,13 +78,9 @@ export class Ledger {
 
   #forget(state: TypeState, name: string): void {
     const held = state.accepted.get(name);
-    if (held === undefined) {
-      return;
-    }
-    if (held.requires === null) {
-      this.#unknown.set(state, (this.#unknown.get(state) ?? 0) - 1);
-    } else {
+    if (held !== undefined) {
       this.release(held.requires);
+      this.#unknown.get(state)?.delete(name);
     }
   }
 
@@ -126,20 +124,44 @@ export class Ledger {
       return null;
     }
     for (const key of resource.requires) {
-      const other = this.#states.get(key.typeUrl);
-      if (other !== undefined && comesAfter(state, other, key.name)) {
-        continue;
-      }
-      const wanted = view.get(key.typeUrl, key.name);
-      if (wanted === undefined || other?.accepted.get(key.name)?.version !== wanted.version) {
-        return key;
-      }
-      const deeper = this.#missingBelow(view, wanted, below);
-      if (deeper !== null) {
-        return deeper;
+      const blocker = this.#blockerOf(view, state, key, below) ?? this.#pinBlocker(view, state, resource, key, below);
+      if (blocker !== null) {
+        return blocker;
       }
     }
     return null;
+  }
+
+  #blockerOf(view: ResourceView, state: TypeState, key: ResourceKey, below: Below): ResourceKey | null {
+    const other = this.#states.get(key.typeUrl);
+    if (other !== undefined && comesAfter(state, other, key.name)) {
+      return null;
+    }
+    const wanted = view.get(key.typeUrl, key.name);
+    if (wanted === undefined || other?.heldVersion(key.name) !== wanted.version) {
+      return key;
+    }
+    return this.#missingBelow(view, wanted, below);
+  }
+
+  /**
+   * A scope also requires the pin of its table. Without it a client that has just left the table drops it, while its
+   * unsubscription is still on the way and the table counts as acknowledged.
+   */
+  #pinBlocker(
+    view: ResourceView,
+    state: TypeState,
+    resource: EncodedResource,
+    key: ResourceKey,
+    below: Below,
+  ): ResourceKey | null {
+    const pin = PIN + key.name;
+    if (state.rules.typeUrl !== SCOPE || key.typeUrl !== ROUTES || resource.name === pin) {
+      return null;
+    }
+    return view.get(SCOPE, pin) === undefined
+      ? null
+      : this.#blockerOf(view, state, { typeUrl: SCOPE, name: pin }, below);
   }
 
   /** Something below that the client lacks and that is still to come; a refused or unknown one is not waited for. */
@@ -155,13 +177,30 @@ export class Ledger {
       if (other === undefined || wanted === undefined || other.rejected.has(key.name)) {
         continue;
       }
-      const missing = other.accepted.has(key.name) ? this.#missingBelow(view, wanted, below) : key;
+      const missing = other.heldVersion(key.name) !== undefined ? this.#missingBelow(view, wanted, below) : key;
       if (missing !== null) {
         below.set(resource, missing);
         return missing;
       }
     }
     return null;
+  }
+
+  /**
+   * A changed cluster with dynamic endpoints warms until they come, asks for nothing, and blocks all later clusters
+   * meanwhile; so they are due again after every cluster that was sent, whatever version the client has.
+   */
+  forceEndpoints(view: ResourceView, clusters: readonly EncodedResource[]): void {
+    const state = this.#states.get(ENDPOINTS);
+    for (const { name, requires } of clusters) {
+      const named = requires.filter(({ typeUrl }) => typeUrl === ENDPOINTS).map((key) => key.name);
+      for (const endpoints of new Set([name, ...named])) {
+        if (state !== undefined && view.get(ENDPOINTS, endpoints) !== undefined) {
+          state.forced.add(endpoints);
+          state.touch(view, endpoints);
+        }
+      }
+    }
   }
 
   /**
@@ -182,29 +221,38 @@ export class Ledger {
   }
 
   /**
-   * Whether a resource may leave: nothing that the client holds, or may have applied, refers to it. A held version of
-   * unknown content may refer to anything of a lower rank.
+   * The highest rank at which the client holds a version of unknown content that is still to be replaced. Whatever is of
+   * a lower rank may be referred to from there; -1 when there is none.
    */
-  mayLeave(state: TypeState, name: string): boolean {
-    if (this.#references.has(keyText({ typeUrl: state.rules.typeUrl, name }))) {
-      return false;
-    }
-    for (const [other, count] of this.#unknown) {
-      if (count > 0 && other.rules.rank > state.rules.rank) {
-        return false;
+  unknownRank(view: ResourceView): number {
+    let highest = -1;
+    for (const [{ rules }, names] of this.#unknown) {
+      if (rules.rank > highest && [...names].some((name) => view.get(rules.typeUrl, name) !== undefined)) {
+        highest = rules.rank;
       }
     }
-    return true;
+    return highest;
+  }
+
+  /** Whether nothing that the client holds, or may have applied, refers to a resource. */
+  mayLeave(state: TypeState, name: string, unknownRank: number): boolean {
+    const { typeUrl, rank } = state.rules;
+    if (rank < unknownRank || this.#references.has(keyText({ typeUrl, name }))) {
+      return false;
+    }
+    const isPin = typeUrl === SCOPE && name.startsWith(PIN);
+    return !isPin || !this.#references.has(keyText({ typeUrl: ROUTES, name: name.slice(PIN.length) }));
   }
 }
 
 /**
  * Whether the requirement can only be met later: Envoy asks for secrets, endpoints and tables after it has the cluster
- * or listener that names them, and warms that one meanwhile.
+ * or listener that names them, and warms that one meanwhile. Nor is a refused one waited for: what uses it goes on with
+ * the earlier version, or does without.
  */
 function comesAfter(state: TypeState, other: TypeState, name: string): boolean {
   const warms = state.rules.typeUrl === CLUSTER || state.rules.typeUrl === LISTENER;
-  return warms && !other.rules.wildcard && !other.subscription.covers(name);
+  return warms && !other.rules.wildcard && (!other.subscription.covers(name) || other.rejected.has(name));
 }
 
 function keyText({ typeUrl, name }: ResourceKey): string {

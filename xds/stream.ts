@@ -4,11 +4,14 @@ import { nackDetail, suspects } from './nack.ts';
 import { type Below, Ledger } from './ordering.ts';
 import { Subscription, type SubscriptionStep } from './subscription.ts';
 import type { Flight, TypeState } from './type-state.ts';
-import { CLUSTER, ENDPOINTS } from './types.ts';
+import { CLUSTER } from './types.ts';
 import type { EncodedResource, Rejection, ResourceKey, ResourceView } from './view.ts';
 
 /** The largest response, in bytes of resources, unless a single resource is larger. */
 const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
+
+/** No version: what the client holds under a name has to be sent again. */
+const DOUBTFUL = '';
 
 /** What a stream tells its owner. */
 export interface StreamEvents {
@@ -113,7 +116,7 @@ export class ClientStream {
   /** Returns after how many milliseconds a removal comes due; infinity when none waits. */
   #pumpType(view: ResourceView, state: TypeState): number {
     const upserts = this.#nextUpserts(view, state);
-    const { names, wake } = this.#nextRemovals(state);
+    const { names, wake } = this.#nextRemovals(view, state);
     if (names.length > 0 && (state.removalsNext || upserts.length === 0)) {
       state.removalsNext = false;
       this.#send(state, [], names);
@@ -170,16 +173,17 @@ export class ClientStream {
     return chosen;
   }
 
-  #nextRemovals(state: TypeState): { names: string[]; wake: number } {
+  #nextRemovals(view: ResourceView, state: TypeState): { names: string[]; wake: number } {
     const names: string[] = [];
     let wake = Number.POSITIVE_INFINITY;
     const now = this.#options.clock.now();
+    const unknownRank = state.leaving.size > 0 ? this.#ledger.unknownRank(view) : -1;
     for (const name of state.leaving) {
+      if (state.accepted.has(name) && !this.#ledger.mayLeave(state, name, unknownRank)) {
+        state.leavingSince.delete(name);
+        continue;
+      }
       if (state.accepted.has(name) && state.rules.lingers) {
-        if (!this.#ledger.mayLeave(state, name)) {
-          state.leavingSince.delete(name);
-          continue;
-        }
         const since = state.leavingSince.get(name) ?? now;
         state.leavingSince.set(name, since);
         const left = since + this.#options.removalDelayMs - now;
@@ -196,7 +200,7 @@ export class ClientStream {
   #send(state: TypeState, resources: readonly EncodedResource[], removed: readonly string[]): void {
     this.#nonces += 1;
     const nonce = String(this.#nonces);
-    state.flight = { nonce, resources, removed };
+    state.flight = { nonce, resources, removed: new Set(removed) };
     state.answerDue = false;
     for (const { name, requires } of resources) {
       state.pending.delete(name);
@@ -216,35 +220,15 @@ export class ClientStream {
       })),
       removedResources: removed,
     });
-    if (state.rules.typeUrl === CLUSTER) {
-      this.#forceEndpoints(resources);
-    }
-  }
-
-  /**
-   * A changed cluster with dynamic endpoints warms until they come, asks for nothing, and blocks all later clusters
-   * meanwhile; so they follow at once, whatever version the client has.
-   */
-  #forceEndpoints(clusters: readonly EncodedResource[]): void {
-    const state = this.#ledger.state(ENDPOINTS);
-    if (state === undefined) {
-      return;
-    }
-    for (const { name, requires } of clusters) {
-      const named = requires.filter(({ typeUrl }) => typeUrl === ENDPOINTS).map((key) => key.name);
-      for (const endpoints of new Set([name, ...named])) {
-        if (this.#view?.get(ENDPOINTS, endpoints) !== undefined) {
-          state.forced.add(endpoints);
-          state.touch(this.#view, endpoints);
-        }
-      }
+    if (state.rules.typeUrl === CLUSTER && this.#view !== null) {
+      this.#ledger.forceEndpoints(this.#view, resources);
     }
   }
 
   #acknowledge(state: TypeState, flight: Flight): void {
     for (const { name, version, requires } of flight.resources) {
       if (state.subscription.covers(name)) {
-        this.#ledger.accept(state, name, version, requires);
+        this.#ledger.accept(state, name, { version, requires, unknown: false });
       }
       this.#ledger.release(requires);
       this.#touch(state, name);
@@ -260,7 +244,8 @@ export class ClientStream {
 
   /**
    * A rejected response of several is sent again in parts until the culprit is alone: Envoy may have applied all, some
-   * or none of it, and does not always say which it blames.
+   * or none of it, and does not always say which it blames. A client that loses its stream in the middle of this
+   * reports the older state of what it has applied; nothing can be done about that.
    */
   #refuse(state: TypeState, flight: Flight, message: string): void {
     for (const { requires } of flight.resources) {
@@ -273,13 +258,22 @@ export class ClientStream {
     } else if (others.length === 0) {
       this.#quarantine(state, first, message);
     } else {
-      const names = flight.resources.map(({ name }) => name);
-      for (const name of names) {
-        state.forced.add(name);
-        this.#touch(state, name);
+      for (const { name, requires } of flight.resources) {
+        this.#doubt(state, name, requires);
       }
+      const names = flight.resources.map(({ name }) => name);
       state.suspects.unshift(...suspects(message, names));
     }
+  }
+
+  /** The client may hold the version of a rejected response or the one before it: it holds something, unknown which. */
+  #doubt(state: TypeState, name: string, requires: readonly ResourceKey[]): void {
+    if (state.subscription.covers(name)) {
+      const before = state.accepted.get(name);
+      const both = [...(before?.requires ?? []), ...requires];
+      this.#ledger.accept(state, name, { version: DOUBTFUL, requires: both, unknown: before?.unknown ?? false });
+    }
+    this.#touch(state, name);
   }
 
   #quarantine(state: TypeState, resource: EncodedResource, message: string): void {
@@ -327,7 +321,7 @@ export class ClientStream {
     const known = Object.entries(versions).filter(([name]) => state.subscription.covers(name));
     state.answerDue = state.subscription.wildcard && known.length === 0;
     for (const [name, version] of known) {
-      this.#ledger.accept(state, name, version, null);
+      this.#ledger.accept(state, name, { version, requires: [], unknown: true });
     }
     if (this.#view !== null) {
       this.#refresh(state, this.#view);
@@ -336,10 +330,10 @@ export class ClientStream {
 
   #refresh(state: TypeState, view: ResourceView): void {
     if (this.#ledger.hasUnknown(state)) {
-      for (const [name, { version, requires }] of state.accepted) {
+      for (const [name, { version, unknown }] of state.accepted) {
         const resource = view.get(state.rules.typeUrl, name);
-        if (requires === null && resource?.version === version) {
-          this.#ledger.accept(state, name, version, resource.requires);
+        if (unknown && resource?.version === version) {
+          this.#ledger.accept(state, name, { version, requires: resource.requires, unknown: false });
         }
       }
     }
@@ -363,6 +357,8 @@ export class ClientStream {
       this.#events.cleared({ typeUrl: state.rules.typeUrl, name });
     }
     this.#touch(state, name);
+    // What waited for it may now come first, and the client will ask for it again.
+    this.#ledger.wake(state, name);
   }
 
   /**

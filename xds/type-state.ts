@@ -5,15 +5,17 @@ import type { EncodedResource, ResourceKey, ResourceView } from './view.ts';
 /** A resource as the client has acknowledged it. */
 export interface Accepted {
   readonly version: string;
-  /** What that version refers to; null when it comes from before this stream and is not the present version. */
-  readonly requires: readonly ResourceKey[] | null;
+  /** What that version refers to, as far as it is known. */
+  readonly requires: readonly ResourceKey[];
+  /** Whether it may refer to more: it comes from before this stream and is not the view's version. */
+  readonly unknown: boolean;
 }
 
 /** The one response of a type that waits for its ACK. */
 export interface Flight {
   readonly nonce: string;
   readonly resources: readonly EncodedResource[];
-  readonly removed: readonly string[];
+  readonly removed: ReadonlySet<string>;
 }
 
 /** Everything known about one type on one stream. Other types are {@link Ledger}'s business. */
@@ -55,6 +57,11 @@ export class TypeState {
       return false;
     }
     return this.forced.has(name) || this.accepted.get(name)?.version !== resource.version;
+  }
+
+  /** The version that the client holds and goes on to hold, as far as it has been told. */
+  heldVersion(name: string): string | undefined {
+    return this.flight?.removed.has(name) ? undefined : this.accepted.get(name)?.version;
   }
 
   /** Works out anew what has to be said about one name; returns whether an earlier rejection of it is over. */

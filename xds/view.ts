@@ -23,7 +23,8 @@ export interface EncodedResource extends ResourceKey {
    *
    * A cluster or listener may require secrets, endpoints and tables: Envoy asks for those later and warms it meanwhile,
    * so it does not wait for them, but whatever requires it does. A scope's table needs another scope that keeps it
-   * subscribed (`!pin-…`) and that requires nothing of it, or the scope waits for ever. A requirement that is not in the
+   * subscribed (`!pin-<table>`) and that does not require it, or the scope waits for ever; the scope waits for that pin
+   * too. A requirement that is not in the
    * view is never met.
    */
   readonly requires: readonly ResourceKey[];
