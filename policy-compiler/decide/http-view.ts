@@ -1,0 +1,119 @@
+import type { DecisionRequest } from '../../api/decision.ts';
+import { withoutDot } from './destination.ts';
+
+/** An HTTP request as policies see it (egress-policy §3.1). */
+export interface HttpView {
+  readonly method: string;
+  readonly scheme: 'http' | 'https';
+  /** Host without port, brackets and one trailing dot, lower case; may be empty. */
+  readonly host: string;
+  /** The port written in the authority, as text; null when there is none. */
+  readonly hostPort: string | null;
+  /** Destination port: it overrides the one in the authority. */
+  readonly port: number;
+  /** Raw path up to the first `?`. */
+  readonly path: string;
+  /** Values by lower-case name, in the order sent. */
+  readonly headers: ReadonlyMap<string, readonly string[]>;
+  /** Form-decoded values by name, in the order sent. */
+  readonly query: ReadonlyMap<string, readonly string[]>;
+  readonly body: Uint8Array;
+}
+
+/** Reads the HTTP part of a request. */
+export function readHttp(http: NonNullable<DecisionRequest['http']>, scheme: 'http' | 'https', port: number): HttpView {
+  const mark = http.path.indexOf('?');
+  const { host, hostPort } = readAuthority(http.authority);
+  return {
+    method: http.method,
+    scheme,
+    host,
+    hostPort,
+    port,
+    path: mark < 0 ? http.path : http.path.slice(0, mark),
+    headers: gather([
+      ...http.headers.map(([name, value]) => [name.toLowerCase(), value] as const),
+      ...(http.headers.some(([name]) => name.toLowerCase() === 'host') ? [] : [['host', http.authority] as const]),
+    ]),
+    query: gather(mark < 0 ? [] : readQuery(http.path.slice(mark + 1))),
+    body: http.body ?? new Uint8Array(),
+  };
+}
+
+/** §3.1: cut at the first colon; brackets of an IPv6 address removed; an open bracket alone is kept whole. */
+function readAuthority(authority: string): { readonly host: string; readonly hostPort: string | null } {
+  const canonical = (text: string) => withoutDot(text.toLowerCase());
+  if (authority.startsWith('[')) {
+    const close = authority.indexOf(']');
+    if (close < 0) {
+      return { host: canonical(authority), hostPort: null };
+    }
+    const rest = authority.slice(close + 1);
+    return { host: canonical(authority.slice(1, close)), hostPort: rest === '' ? null : rest.replace(/^:/, '') };
+  }
+  const colon = authority.indexOf(':');
+  return colon < 0
+    ? { host: canonical(authority), hostPort: null }
+    : { host: canonical(authority.slice(0, colon)), hostPort: authority.slice(colon + 1) };
+}
+
+/** Form decoding; a pair with a bad escape or a `;` is dropped and the others are kept. */
+function readQuery(raw: string): readonly (readonly [string, string])[] {
+  return raw.split('&').flatMap((pair) => {
+    if (pair === '' || pair.includes(';')) {
+      return [];
+    }
+    const equals = pair.indexOf('=');
+    const name = formDecode(equals < 0 ? pair : pair.slice(0, equals));
+    const value = formDecode(equals < 0 ? '' : pair.slice(equals + 1));
+    return name === null || value === null ? [] : [[name, value] as const];
+  });
+}
+
+/** Percent escapes and `+`; the bytes are read as UTF-8. Null when an escape is broken. */
+function formDecode(text: string): string | null {
+  if (/%(?![0-9a-fA-F]{2})/.test(text)) {
+    return null;
+  }
+  return text
+    .replaceAll('+', ' ')
+    .replaceAll(/(?:%[0-9a-fA-F]{2})+/g, (run) => Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'));
+}
+
+function gather(pairs: readonly (readonly [string, string])[]): ReadonlyMap<string, readonly string[]> {
+  const gathered = new Map<string, string[]>();
+  for (const [name, value] of pairs) {
+    gathered.set(name, [...(gathered.get(name) ?? []), value]);
+  }
+  return gathered;
+}
+
+/**
+ * The normalised form of a path (D8): escapes of unreserved characters, `/` and `\` decoded, `\` read as `/`,
+ * parameters after `;` dropped, slashes merged, dot segments removed. Parameters go before slashes and dots are looked
+ * at, since a server that drops them reads `/x/..;a/admin` as `/admin`. What does not begin with `/` stays as it is.
+ */
+export function normalisedPath(raw: string): string {
+  if (!raw.startsWith('/')) {
+    return raw;
+  }
+  const decoded = raw.replaceAll(/%([0-9a-fA-F]{2})/g, (sequence, hex: string) => {
+    const character = String.fromCharCode(Number.parseInt(hex, 16));
+    return /[A-Za-z0-9\-._~/\\]/.test(character) ? character : sequence;
+  });
+  const segments = decoded
+    .replaceAll('\\', '/')
+    .split('/')
+    .map((segment) => segment.split(';')[0]!);
+  const kept: string[] = [];
+  for (const segment of segments) {
+    if (segment === '..') {
+      kept.pop();
+    } else if (segment !== '.' && segment !== '') {
+      kept.push(segment);
+    }
+  }
+  const last = segments.at(-1)!;
+  const directory = last === '' || last === '.' || last === '..';
+  return `/${kept.join('/')}${directory && kept.length > 0 ? '/' : ''}`;
+}
