@@ -1,6 +1,8 @@
 /** Keys that other programs know too: labels, annotations and finalizers (crds §12). */
 
 const PREFIX = 'agents.kruise.io/';
+/** Keys that only this product writes; a pod template must not hold one. */
+export const OWN_PREFIX = 'sandgate.dev/';
 
 /** Sandbox: the short id under which it is reached; absent: `<namespace>--<name>`. */
 export const LABEL_SANDBOX_ID = `${PREFIX}sandbox-id`;
@@ -38,9 +40,11 @@ export const ANNOTATION_IMMUTABLE_HASH = 'sandbox.agents.kruise.io/hash-immutabl
 
 /** Pod: `"true"` asks the node agent to freeze its processes (D18). */
 export const ANNOTATION_FREEZE = 'sandgate.dev/freeze';
-/** Pod condition: every process is frozen. */
+/** Pod: seconds that its processes get to end, in place of its spec's own; set before it is deleted (lifecycle §1.7). */
+export const ANNOTATION_GRACE = 'sandgate.dev/grace-period-seconds';
+/** Pod condition: every process is frozen. It says the truth at all times: False as soon as they run again. */
 export const CONDITION_CONTAINERS_PAUSED = 'ContainersPaused';
-/** Pod condition: every process runs again. */
+/** Pod condition: every process runs again after a freeze; absent or False before. */
 export const CONDITION_CONTAINERS_RESUMED = 'ContainersResumed';
 
 /** Sandbox: holds its end until its Pod is gone (crds §12.3). */

@@ -1,7 +1,7 @@
 import type { FieldError } from '../base/errors.ts';
 import { parseDuration } from './duration.ts';
 import type { Findings } from './findings.ts';
-import { ANNOTATION_SECURITY_RULES } from './labels.ts';
+import { ANNOTATION_SECURITY_RULES, OWN_PREFIX } from './labels.ts';
 import { annotationErrors, isDnsLabel, labelErrors } from './names.ts';
 import type { ObjectMeta } from './object.ts';
 import { type Container, type PodTemplate, podTemplateSchema } from './pod.ts';
@@ -37,6 +37,14 @@ export function templateErrors(template: unknown, path = 'spec.template'): Field
   return [
     ...labelErrors(metadata?.labels ?? {}, `${path}.metadata.labels`),
     ...annotationErrors(metadata?.annotations ?? {}, `${path}.metadata.annotations`),
+    ...(['labels', 'annotations'] as const).flatMap((map) =>
+      Object.keys(metadata?.[map] ?? {})
+        .filter((key) => key.startsWith(OWN_PREFIX))
+        .map((key) => ({
+          path: memberPath(`${path}.metadata.${map}`, key),
+          reason: 'is a key that Sandgate alone writes',
+        })),
+    ),
     ...volumeErrors(spec.volumes ?? [], `${path}.spec.volumes`),
     ...(['containers', 'initContainers'] as const).flatMap((list) =>
       (spec[list] ?? []).flatMap((container, index) =>
