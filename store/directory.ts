@@ -142,7 +142,7 @@ export class DirectoryStore extends TableStore {
 
   #sink(): ConstructorParameters<typeof ManifestReader>[2] {
     return {
-      put: (object, key) => this.#putForm(object, key),
+      put: (object, key, entry) => this.#putForm(object, key, entry),
       vanish: (key) => this.#vanish(key),
       indexed: (path, entry) => this.#state.recordIndex(path, entry),
       problemsChanged: (problems) => {
@@ -166,20 +166,22 @@ export class DirectoryStore extends TableStore {
     return !this.#reading || this.table.isFinished(object) || !this.#state.isManifest(objectKey(object));
   }
 
-  #putForm(object: ManifestObject, key: string): string | null {
+  #putForm(object: ManifestObject, key: string, entry?: ManifestEntry): { reason: string | null; indexed: boolean } {
     const { kind, namespace, name } = refOf(object.form);
+    const index = entry === undefined ? {} : { entry };
     const stored = this.table.find(kind, namespace, name);
     if (stored === undefined) {
       const metadata = { ...object.form.metadata, finalizers: object.finalizers };
       const form = object.finalizers.length === 0 ? object.form : { ...object.form, metadata };
-      this.#state.within({ manifestOf: key }, () => this.#commit(this.table.planForm(form)));
-      return null;
+      this.#state.within({ manifestOf: key, ...index }, () => this.#commit(this.table.planForm(form)));
+      return { reason: null, indexed: entry !== undefined };
     }
     if (!this.#state.isManifest(key)) {
-      return `${key} exists already, made by a controller; this one is not used`;
+      return { reason: `${key} exists already, made by a controller; this one is not used`, indexed: false };
     }
-    this.#commit(this.table.planForm(object.form));
-    return null;
+    const plan = this.table.planForm(object.form);
+    this.#state.within(index, () => this.#commit(plan));
+    return { reason: null, indexed: entry !== undefined && plan.changes.length > 0 };
   }
 
   #vanish(key: string): void {

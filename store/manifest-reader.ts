@@ -10,8 +10,11 @@ import type { KindLookup } from './object-store.ts';
 
 /** What reading manifests leads to. */
 export interface ManifestSink {
-  /** An object as its manifest describes it. Gives a reason when something else holds that name. */
-  put(object: ManifestObject, key: string): string | null;
+  /**
+   * An object as its manifest describes it. `entry` is to be kept with the change, so that one line of the log does for
+   * both; `indexed` tells whether it was. Gives a reason when something else holds that name.
+   */
+  put(object: ManifestObject, key: string, entry?: ManifestEntry): { reason: string | null; indexed: boolean };
   /** No manifest describes the object any more. */
   vanish(key: string): void;
   /** The index has a new entry; or, with `null`, none for that path. */
@@ -115,13 +118,17 @@ export class ManifestReader {
     // The claims come first: a commit asks which file an object belongs to.
     const entry: ManifestEntry = { path, hash: null, keys, clean: problems.length === 0 };
     this.#release(this.index.set(entry));
+    const finished: ManifestEntry = { ...entry, hash: source.hash };
     let failed = false;
+    let indexed = false;
     for (const [at, object] of manifest.objects.entries()) {
       const key = keys[at]!;
       if (this.index.fileOf(key) === path) {
         try {
-          const reason = this.#sink.put(object, key);
-          problems.push(...(reason === null ? [] : [error(path, reason)]));
+          const last = at === keys.length - 1 && problems.length === 0;
+          const put = this.#sink.put(object, key, last ? finished : undefined);
+          problems.push(...(put.reason === null ? [] : [error(path, put.reason)]));
+          indexed ||= put.indexed;
         } catch (cause) {
           failed = true;
           problems.push(error(path, `${key}: ${errorText(cause)}`));
@@ -131,8 +138,10 @@ export class ManifestReader {
     this.index.setProblems(path, [...problems, ...this.#openToOthers(path, source, keys)]);
     if (failed) {
       this.#lookAgain(path, RETRY_MS);
+    } else if (indexed) {
+      this.index.set(finished);
     } else {
-      this.#enter({ path, hash: source.hash, keys, clean: problems.length === 0 });
+      this.#enter({ ...finished, clean: problems.length === 0 });
     }
   }
 

@@ -210,8 +210,13 @@ class LineWriter {
     const response = this.#response;
     if (response.writableNeedDrain && !response.destroyed) {
       await new Promise<void>((resolve) => {
-        response.once('drain', resolve);
-        response.once('close', resolve);
+        const done = (): void => {
+          response.off('drain', done);
+          response.off('close', done);
+          resolve();
+        };
+        response.on('drain', done);
+        response.on('close', done);
       });
     }
   }

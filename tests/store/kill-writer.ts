@@ -55,6 +55,8 @@ async function change(store: ObjectStore, id: string, present: number, value: nu
 
 async function work(store: ObjectStore, ids: readonly string[], values: Map<string, number>): Promise<never> {
   for (let next = Math.max(0, ...values.values()) + 1; ; next += 1) {
+    // Changes without a manifest take no turn of the event loop: the other workers would never run.
+    await new Promise((resolve) => setImmediate(resolve));
     const id = ids[Math.floor(Math.random() * ids.length)]!;
     const present = values.get(id) ?? 0;
     const want = present > 0 && Math.random() < 0.2 ? 0 : next;
