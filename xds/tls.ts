@@ -41,7 +41,8 @@ export class RotatingTls implements experimental.CertificateProvider {
 
   addCaCertificateListener(listener: CaListener): void {
     this.#cas.add(listener);
-    this.#tellCa(listener);
+    // Later, because the credentials register their own watcher only after this call.
+    process.nextTick(() => this.#tellCa(listener));
   }
 
   removeCaCertificateListener(listener: CaListener): void {
@@ -50,7 +51,7 @@ export class RotatingTls implements experimental.CertificateProvider {
 
   addIdentityCertificateListener(listener: IdentityListener): void {
     this.#identities.add(listener);
-    this.#tellIdentity(listener);
+    process.nextTick(() => this.#tellIdentity(listener));
   }
 
   removeIdentityCertificateListener(listener: IdentityListener): void {
