@@ -1,11 +1,16 @@
-import { access, stat, writeFile } from 'node:fs/promises';
+import { access, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { sendUnaryData } from '@grpc/grpc-js';
+import * as grpc from '@grpc/grpc-js';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CodedError, isCoded } from '../../base/errors.ts';
 import { registry } from '../../base/metrics.ts';
+import { Redacted } from '../../base/redacted.ts';
 import { CertificateAuthority } from '../../identity/certificates.ts';
 import { openPki } from '../../identity/pki-directory.ts';
+import { service } from '../../proto/service.ts';
+import { type AuthenticatedCall, callerOf } from '../../xds/tls.ts';
 import { CLUSTER, SECRET } from '../../xds/types.ts';
 import type { EncodedResource } from '../../xds/view.ts';
 import { Plane, Scripted, until } from './plane.ts';
@@ -113,8 +118,6 @@ test('refuses no certificate, garbage, a foreign CA, a certificate without a usa
 
 test('a certificate of the CA whose id is not of the trust domain is refused', async ({ plane, clients }) => {
   plane.publish('u-1', [cluster('a')]);
-  const { readFile } = await import('node:fs/promises');
-  const { Redacted } = await import('../../base/redacted.ts');
   const keyPem = new Redacted(await readFile(join(plane.pki.directory, 'ca.key'), 'utf8'));
   const ca = await CertificateAuthority.load(plane.pki.caPem, keyPem);
   const certificate = await ca.issueWorkload('spiffe://evil.test/ns/a/sandbox/u-1', {
@@ -248,6 +251,44 @@ test('a new server certificate is shown to new connections, and old ones go on',
   assert.match(await distrusting.end(), /^UNAVAILABLE/);
   plane.publish('u-1', [cluster('a', 'new')]);
   assert.is(names(await old.next()), '+a');
+});
+
+test('another service on the socket learns its caller the same way', async ({ plane, clients }) => {
+  await plane.stop();
+  const definition = service('envoy.service.accesslog.v3.AccessLogService');
+  const seen: string[] = [];
+  const handlers = {
+    StreamAccessLogs: (
+      call: AuthenticatedCall & { resume(): void; on(event: 'end', listener: () => void): void },
+      done: sendUnaryData<object>,
+    ) => {
+      seen.push(callerOf(call)?.spiffeId ?? 'nobody');
+      call.on('end', () => done(null, {}));
+      call.resume();
+    },
+  };
+  await plane.start({ services: [{ definition, handlers }] });
+  plane.publish('u-1', [cluster('a')]);
+  const certificate = await plane.pki.issueSidecarCertificate({ namespace: 'a', uid: 'u-1' });
+  const credentials = grpc.credentials.createSsl(
+    Buffer.from(plane.pki.caPem),
+    Buffer.from(certificate.keyPem.reveal()),
+    Buffer.from(certificate.certificatePem),
+    { checkServerIdentity: () => undefined },
+  );
+  const client = new grpc.Client(`unix:${plane.socketPath}`, credentials);
+  const { path, requestSerialize, responseDeserialize } = definition['StreamAccessLogs']!;
+  const ended = new Promise((resolve) => {
+    const call = client.makeClientStreamRequest(path, requestSerialize, responseDeserialize, (error) => resolve(error));
+    call.write({ identifier: { logName: 'x' } });
+    call.end();
+  });
+  assert.is(await ended, null);
+  client.close();
+  assert.equal(seen, ['spiffe://sandgate.local/ns/a/sandbox/u-1']);
+  const ads = await sidecar(plane, clients, 'u-1');
+  ads.send(CLUSTER);
+  assert.is(names(await ads.next()), '+a');
 });
 
 test('100,000 known names in one request are read', async ({ plane, clients }) => {
