@@ -264,7 +264,7 @@ class Connection {
       },
       { clock, removalDelayMs },
     );
-    call.on('data', (request: DeltaRequest) => this.#receive(request));
+    call.on('data', (request: DeltaRequest) => this.#guard(() => this.#stream.receive(request)));
     call.on('end', () => this.end(grpc.status.OK, ''));
     call.on('cancelled', () => this.#finish());
     call.on('error', () => this.#finish());
@@ -272,7 +272,7 @@ class Connection {
   }
 
   update(view: ResourceView, sequence: number): void {
-    this.#stream.update(view, sequence);
+    this.#guard(() => this.#stream.update(view, sequence));
   }
 
   /** Ends the stream with a status. */
@@ -287,12 +287,13 @@ class Connection {
     }
   }
 
-  #receive(request: DeltaRequest): void {
+  /** A mistake in the handling of one client ends that client's stream and nothing else. */
+  #guard(work: () => void): void {
     if (this.ended) {
       return;
     }
     try {
-      this.#stream.receive(request);
+      work();
     } catch (error) {
       this.#options.logger.error({ spiffeId: this.caller.spiffeId, reason: errorText(error) }, 'an xDS stream failed');
       this.end(grpc.status.INTERNAL, 'internal error');
@@ -310,7 +311,7 @@ class Connection {
   #wakeAfter(milliseconds: number): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
-      this.#stream.pump();
+      this.#guard(() => this.#stream.pump());
     }, milliseconds);
   }
 
