@@ -1,0 +1,36 @@
+import { serveApi } from '../../control-plane/api.ts';
+import { controlPlaneRoutes } from '../../control-plane/routes.ts';
+import { runControlPlane } from '../../control-plane/run.ts';
+import { openPki } from '../../identity/pki-directory.ts';
+import { machineResolver } from '../../local/resolver.ts';
+import { ingressCompiler } from '../../policy-compiler/ingress-world.ts';
+import { readPlaneRecord } from '../plane-record.ts';
+import { originCaFile, ROOT_NAMESPACE, runRole } from './role.ts';
+
+/** The control plane of a local directory: xDS on `run/xds.sock`, its API on `run/control-plane.sock`. */
+export async function controlPlaneRole(options: { readonly dir?: string }): Promise<void> {
+  await runRole('control-plane', options, async ({ layout, settings, store, logger, ready }) => {
+    const { ingress } = await readPlaneRecord(layout);
+    const plane = await runControlPlane({
+      store,
+      pki: await openPki(layout.pki),
+      xdsSocket: layout.socket('xds'),
+      egressSocket: layout.socket('egress'),
+      world: { hosts: settings.hosts, rootNamespace: ROOT_NAMESPACE },
+      resolver: settings.resolver ?? (await machineResolver()),
+      originCaFile: originCaFile(layout),
+      compileIngress: ingressCompiler({
+        domain: settings.domain,
+        ingressSocket: layout.socket('ingress'),
+        publicPort: ingress.port,
+      }),
+      logger,
+    });
+    const api = await serveApi(layout.socket('control-plane'), controlPlaneRoutes(plane), logger);
+    ready();
+    return async () => {
+      await api.close();
+      await plane.close();
+    };
+  });
+}

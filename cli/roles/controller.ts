@@ -1,0 +1,73 @@
+import { Agent, request } from 'undici';
+import { systemClock } from '../../base/clock.ts';
+import { CodedError, errorText } from '../../base/errors.ts';
+import { runSandboxController } from '../../controller/sandbox.ts';
+import { findEnvoy } from '../../envoy/find.ts';
+import { openPki } from '../../identity/pki-directory.ts';
+import { runNodeAgent } from '../../local/node-agent.ts';
+import { attachNode } from '../../local/node-namespace.ts';
+import { readSettings } from '../../local/settings.ts';
+import { runRole } from './role.ts';
+
+/** The lifecycle controllers and the node agent of a local directory, in one process (D32). */
+export async function controllerRole(options: { readonly dir?: string }): Promise<void> {
+  await runRole('controller', options, async ({ layout, settings, store, logger, ready }) => {
+    const node = await attachNode(layout);
+    const abort = new AbortController();
+    const dispatcher = new Agent({ connect: { socketPath: layout.socket('control-plane') } });
+    let current = settings;
+    const agent = runNodeAgent({
+      store,
+      layout,
+      node,
+      pki: await openPki(layout.pki),
+      settings: () => current,
+      envoyPath: await findEnvoy(),
+      logger: logger.child({ part: 'node-agent' }),
+      signal: abort.signal,
+    });
+    const controller = runSandboxController({
+      store,
+      clock: systemClock,
+      logger,
+      settings: { shortIds: settings.shortIds },
+      withdrawal: (uid) => withdraw(dispatcher, uid),
+      signal: abort.signal,
+    });
+    const settingsTimer = setInterval(() => {
+      readSettings(layout.dir).then(
+        (fresh) => {
+          current = fresh;
+        },
+        () => {}, // `up` reports broken settings; the last good ones stay.
+      );
+    }, 2000);
+    const failed = (part: string) => (error: unknown) => {
+      logger.error({ part, error: errorText(error) }, 'a part of the controller ended');
+      process.exit(1);
+    };
+    agent.catch(failed('node-agent'));
+    controller.catch(failed('controller'));
+    ready();
+    return async () => {
+      clearInterval(settingsTimer);
+      abort.abort();
+      await Promise.all([agent, controller]);
+      await dispatcher.close();
+    };
+  });
+}
+
+/** Asks the control plane whether no gateway leads to the sandbox any more (D12). */
+async function withdraw(dispatcher: Agent, uid: string): Promise<void> {
+  const answer = await request('http://control-plane/withdrawn', {
+    dispatcher,
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ uid }),
+  });
+  await answer.body.dump();
+  if (answer.statusCode !== 200) {
+    throw new CodedError('unavailable', `the control plane answered ${answer.statusCode}`);
+  }
+}

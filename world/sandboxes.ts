@@ -1,0 +1,48 @@
+import type { SandboxFacts } from '../api/facts.ts';
+import type { KubeObject } from '../api/object.ts';
+import { canonicalAddress } from '../base/addresses.ts';
+
+/**
+ * The labels by which policies select a sandbox: those its Pod carries, which are the template's and the ones that the
+ * controller adds (crds §12.1). Never from the wire, and not from the Sandbox's own metadata.
+ */
+export function subjectLabels(sandbox: KubeObject): Readonly<Record<string, string>> {
+  const labels = member(member(member(sandbox.spec, 'template'), 'metadata'), 'labels');
+  const own = labels !== null && typeof labels === 'object' ? Object.entries(labels) : [];
+  return {
+    ...Object.fromEntries(own.filter((entry): entry is [string, string] => typeof entry[1] === 'string')),
+    'agents.kruise.io/created-by': 'sandbox',
+    'agents.kruise.io/sandbox-name': sandbox.metadata.name,
+    'agents.kruise.io/sandbox-uid': sandbox.metadata.uid ?? '',
+  };
+}
+
+/** A Sandbox as a subject of policy; `pod` is the Pod of the same name, or undefined. */
+export function sandboxFacts(sandbox: KubeObject, pod: KubeObject | undefined): SandboxFacts {
+  const owned = pod?.metadata.ownerReferences?.some((owner) => owner.uid === sandbox.metadata.uid) === true;
+  return {
+    uid: sandbox.metadata.uid ?? '',
+    namespace: sandbox.metadata.namespace ?? '',
+    name: sandbox.metadata.name,
+    labels: subjectLabels(sandbox),
+    addresses: owned && pod !== undefined ? podAddresses(pod) : [],
+  };
+}
+
+/** Every address of a Pod, canonical, in the order of its status. */
+export function podAddresses(pod: KubeObject): readonly string[] {
+  const list = member(pod.status, 'podIPs');
+  const texts = [
+    member(pod.status, 'podIP'),
+    ...(Array.isArray(list) ? list.map((entry: unknown) => member(entry, 'ip')) : []),
+  ];
+  const found = texts.map((text) => (typeof text === 'string' ? canonicalAddress(text) : null));
+  return [...new Set(found.filter((address) => address !== null))];
+}
+
+/** A member of something that may be no object at all. */
+export function member(value: unknown, key: string): unknown {
+  return value !== null && typeof value === 'object' && Object.hasOwn(value, key)
+    ? (value as Record<string, unknown>)[key]
+    : undefined;
+}
