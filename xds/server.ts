@@ -14,6 +14,7 @@ import {
 } from './metrics.ts';
 import { clearSocketPath, makePrivate } from './socket.ts';
 import { ClientStream } from './stream.ts';
+import type { Doubts } from './stream-events.ts';
 import { callerOf, RotatingTls, type ServerTls } from './tls.ts';
 import { rulesOf } from './types.ts';
 import type { Caller, ResourceView, ViewSource, XdsObserver } from './view.ts';
@@ -95,6 +96,8 @@ class AdsServer implements XdsServer {
   readonly #tls: RotatingTls;
   readonly #clock: Clock;
   readonly #connections = new Map<string, Set<Connection>>();
+  /** What ended streams left in doubt, by caller, until its next stream. */
+  readonly #doubts = new Map<string, Doubts>();
   #source: ViewSource | null = null;
   #sequence = 0;
   #publishedAt = 0;
@@ -164,9 +167,11 @@ class AdsServer implements XdsServer {
     const connection: Connection = new Connection(caller, call, {
       ...this.#options,
       clock: this.#clock,
+      doubts: this.#doubts.get(caller.spiffeId) ?? new Map(),
       settled: (sequence) => this.#settled(caller.spiffeId, sequence),
       ended: () => this.#ended(connection),
     });
+    this.#doubts.delete(caller.spiffeId);
     const known = this.#connections.get(caller.spiffeId);
     this.#connections.set(caller.spiffeId, (known ?? new Set()).add(connection));
     clientsGauge.inc();
@@ -191,6 +196,10 @@ class AdsServer implements XdsServer {
     const { spiffeId } = connection.caller;
     const streams = this.#connections.get(spiffeId);
     clientsGauge.dec();
+    const doubts = connection.doubts();
+    if (doubts.size > 0) {
+      this.#doubts.set(spiffeId, doubts);
+    }
     if (streams?.delete(connection) && streams.size === 0) {
       this.#connections.delete(spiffeId);
       this.#options.observer.disconnected(spiffeId);
@@ -224,6 +233,7 @@ class AdsServer implements XdsServer {
 
 interface ConnectionOptions extends Pick<XdsServerOptions, 'observer' | 'logger' | 'removalDelayMs'> {
   readonly clock: Clock;
+  readonly doubts: Doubts;
   settled(sequence: number): void;
   ended(): void;
 }
@@ -262,7 +272,7 @@ class Connection {
         wakeAfter: (milliseconds) => this.#wakeAfter(milliseconds),
         notice: (message, fields) => logger.warn(fields, message),
       },
-      { clock, removalDelayMs },
+      { clock, removalDelayMs, doubts: options.doubts },
     );
     call.on('data', (request: DeltaRequest) => this.#guard(() => this.#stream.receive(request)));
     call.on('end', () => this.end(grpc.status.OK, ''));
@@ -273,6 +283,11 @@ class Connection {
 
   update(view: ResourceView, sequence: number): void {
     this.#guard(() => this.#stream.update(view, sequence));
+  }
+
+  /** See `ClientStream`. */
+  doubts(): Doubts {
+    return this.#stream.doubts();
   }
 
   /** Ends the stream with a status. */

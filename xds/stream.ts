@@ -1,37 +1,17 @@
-import type { Clock } from '../base/clock.ts';
-import type { DeltaRequest, DeltaResponse } from './messages.ts';
+import type { DeltaRequest } from './messages.ts';
 import { nackDetail, suspects } from './nack.ts';
 import { type Below, Ledger } from './ordering.ts';
+import type { Doubts, StreamEvents, StreamOptions } from './stream-events.ts';
 import { Subscription, type SubscriptionStep } from './subscription.ts';
 import type { Flight, TypeState } from './type-state.ts';
 import { CLUSTER } from './types.ts';
-import type { EncodedResource, Rejection, ResourceKey, ResourceView } from './view.ts';
+import type { EncodedResource, ResourceKey, ResourceView } from './view.ts';
 
 /** The largest response, in bytes of resources, unless a single resource is larger. */
 const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
 
 /** No version: what the client holds under a name has to be sent again. */
 const DOUBTFUL = '';
-
-/** What a stream tells its owner. */
-export interface StreamEvents {
-  send(response: DeltaResponse): void;
-  rejected(rejection: Omit<Rejection, 'spiffeId'>): void;
-  /** A refused resource has changed, or is gone from the view. */
-  cleared(key: ResourceKey): void;
-  /** Nothing is left to send or to be acknowledged for this publication. */
-  settled(sequence: number): void;
-  /** Asks for {@link ClientStream.pump} after this many milliseconds. */
-  wakeAfter(milliseconds: number): void;
-  /** A protocol event worth a log line; never any content of a resource or of a client's text. */
-  notice(message: string, fields: object): void;
-}
-
-export interface StreamOptions {
-  readonly clock: Clock;
-  /** How long a resource stays after nothing refers to it any more, for requests in flight; milliseconds. */
-  readonly removalDelayMs: number;
-}
 
 /**
  * One client's delta stream: requests in, responses out, no I/O. At most one response a type is under way, so a slow
@@ -65,6 +45,23 @@ export class ClientStream {
       }
     }
     this.pump();
+  }
+
+  /**
+   * Names that may be applied in another version than the client would report on its next stream: members of a batch
+   * that it refused, or may have refused, and that has not been traced to its end.
+   */
+  doubts(): Doubts {
+    const found = new Map<string, Set<string>>();
+    for (const { rules, accepted, flight } of this.#ledger.states()) {
+      const names = [...accepted].filter(([, { version }]) => version === DOUBTFUL).map(([name]) => name);
+      const sent = flight?.resources ?? [];
+      names.push(...(sent.length > 1 ? sent.map(({ name }) => name) : []));
+      if (names.length > 0) {
+        found.set(rules.typeUrl, new Set(names));
+      }
+    }
+    return found;
   }
 
   /** Takes in one request: an ACK or NACK, a change of subscriptions, or both. */
@@ -244,8 +241,7 @@ export class ClientStream {
 
   /**
    * A rejected response of several is sent again in parts until the culprit is alone: Envoy may have applied all, some
-   * or none of it, and does not always say which it blames. A client that loses its stream in the middle of this
-   * reports the older state of what it has applied; nothing can be done about that.
+   * or none of it, and does not always say which it blames.
    */
   #refuse(state: TypeState, flight: Flight, message: string): void {
     for (const { requires } of flight.resources) {
@@ -318,10 +314,15 @@ export class ClientStream {
   #open(state: TypeState, step: SubscriptionStep, versions: Readonly<Record<string, string>>): void {
     state.opened = true;
     state.subscription = step.subscription;
-    const known = Object.entries(versions).filter(([name]) => state.subscription.covers(name));
-    state.answerDue = state.subscription.wildcard && known.length === 0;
+    const known = new Map(Object.entries(versions));
+    state.answerDue = state.subscription.wildcard && known.size === 0;
+    for (const name of this.#options.doubts?.get(state.rules.typeUrl) ?? []) {
+      known.set(name, DOUBTFUL);
+    }
     for (const [name, version] of known) {
-      this.#ledger.accept(state, name, { version, requires: [], unknown: true });
+      if (state.subscription.covers(name)) {
+        this.#ledger.accept(state, name, { version, requires: [], unknown: true });
+      }
     }
     if (this.#view !== null) {
       this.#refresh(state, this.#view);

@@ -8,6 +8,7 @@ import * as assert from 'uvu/assert';
 import { ManualClock } from '../../base/clock.ts';
 import type { DeltaRequest, DeltaResponse } from '../../xds/messages.ts';
 import { ClientStream } from '../../xds/stream.ts';
+import type { Doubts } from '../../xds/stream-events.ts';
 import { CLUSTER, LISTENER, ROUTES, SCOPE, SECRET } from '../../xds/types.ts';
 import type { EncodedResource, ResourceKey, ResourceView } from '../../xds/view.ts';
 import { made, viewOf } from './support.ts';
@@ -88,8 +89,6 @@ class Model {
   readonly #earlier = new Set<string>();
   /** Those of them that have been outside the view since: they hold up nothing. */
   readonly #loose = new Set<string>();
-  /** Applied from a refused batch and then lost to the server by a reconnect: Envoy reports an older state of those. */
-  readonly orphans = new Set<string>();
 
   constructor() {
     for (const type of [...WILDCARD, ...BY_NAME]) {
@@ -97,10 +96,10 @@ class Model {
       this.#known.set(type, new Map());
       this.#names.set(type, new Set());
     }
-    this.#stream = this.#connect();
+    this.#stream = this.#connect(new Map());
   }
 
-  #connect(): ClientStream {
+  #connect(doubts: Doubts): ClientStream {
     return new ClientStream(
       {
         send: (response) => {
@@ -116,7 +115,7 @@ class Model {
         wakeAfter: () => {},
         notice: () => {},
       },
-      { clock: this.clock, removalDelayMs: 10 },
+      { clock: this.clock, removalDelayMs: 10, doubts },
     );
   }
 
@@ -155,15 +154,12 @@ class Model {
     this.#inbox = [];
     this.#offered = new Set();
     this.refusedNames.clear();
-    for (const [typeUrl, members] of this.held) {
-      for (const [name, { version }] of members) {
+    for (const members of this.held.values()) {
+      for (const name of members.keys()) {
         this.#earlier.add(name);
-        if (this.#known.get(typeUrl)!.get(name) !== version) {
-          this.orphans.add(name);
-        }
       }
     }
-    this.#stream = this.#connect();
+    this.#stream = this.#connect(this.#stream.doubts());
     if (viewFirst) {
       this.publish(view, sequence);
     }
@@ -229,7 +225,6 @@ class Model {
       assert.ok(later || this.held.get(key.typeUrl)!.has(key.name), `${name} came before ${key.name}`);
     }
     this.held.get(typeUrl)!.set(name, held);
-    this.orphans.delete(name);
     this.#earlier.delete(name);
     this.#loose.delete(name);
   }
@@ -238,7 +233,7 @@ class Model {
     for (const members of this.held.values()) {
       for (const [user, { content }] of members) {
         const unknown = this.#loose.has(user) || (this.#earlier.has(user) && typeUrl === LISTENER);
-        if (this.orphans.has(user) || unknown) {
+        if (unknown) {
           continue;
         }
         const used = content.requires.some((key) => key.typeUrl === typeUrl && key.name === name);
@@ -296,9 +291,6 @@ function deliverable(view: ResourceView, resource: EncodedResource): boolean {
 }
 
 function checkConverged(model: Model, view: ResourceView): void {
-  if (model.orphans.size > 0) {
-    return;
-  }
   for (const typeUrl of WILDCARD) {
     const held = model.held.get(typeUrl)!;
     for (const name of view.names(typeUrl)) {

@@ -280,6 +280,25 @@ test('a rejected batch is traced to its culprit, which is offered again only whe
   assert.equal(client.take(), []);
 });
 
+test('a stream that ends in the middle of a trace leaves in doubt what may have been applied', () => {
+  const old = cluster('a', 'old');
+  const client = new Recorded().publish(old).subscribe(CLUSTER);
+  client.ack(client.take()[0]!).publish(cluster('a', 'new'), cluster('b'));
+  const [batch] = client.take();
+  assert.equal([...client.stream.doubts()], [[CLUSTER, new Set(['a', 'b'])]], 'its answer may be lost');
+  client.nack(batch!, 'no');
+  // Envoy may have applied both and reports neither; the view has gone back to what it reports.
+  const next = new Recorded(0, client.stream.doubts()).publish(old);
+  next.request(CLUSTER, { initialResourceVersions: { a: old.version } });
+  const [again] = next.take();
+  assert.is(names(again), '+a');
+  next.ack(again!);
+  const [gone] = next.take();
+  assert.is(names(gone), '-b');
+  next.ack(gone!);
+  assert.equal([...next.stream.doubts()], []);
+});
+
 test('a blamed name is tried alone at once', () => {
   const client = new Recorded().publish(cluster('a'), cluster('b'), cluster('c')).subscribe(CLUSTER);
   client.nack(client.take()[0]!, "Error adding/updating cluster(s) b: Didn't find a registered implementation");

@@ -2,6 +2,7 @@ import { contentHash } from '../../base/canonical.ts';
 import { ManualClock } from '../../base/clock.ts';
 import type { DeltaRequest, DeltaResponse } from '../../xds/messages.ts';
 import { ClientStream } from '../../xds/stream.ts';
+import type { Doubts } from '../../xds/stream-events.ts';
 import type { EncodedResource, Rejection, ResourceKey, ResourceView } from '../../xds/view.ts';
 
 /** A resource whose bytes are a text; the version is their hash. */
@@ -42,7 +43,7 @@ export class Recorded {
   readonly stream: ClientStream;
   #sequence = 0;
 
-  constructor(removalDelayMs = 0) {
+  constructor(removalDelayMs = 0, doubts: Doubts = new Map()) {
     this.stream = new ClientStream(
       {
         send: (response) => void this.sent.push(response),
@@ -52,7 +53,7 @@ export class Recorded {
         wakeAfter: (milliseconds) => void this.wakes.push(milliseconds),
         notice: (message) => void this.notices.push(message),
       },
-      { clock: this.clock, removalDelayMs },
+      { clock: this.clock, removalDelayMs, doubts },
     );
   }
 
