@@ -29,6 +29,8 @@ export interface UpOptions {
   readonly admin?: string;
   readonly without: readonly string[];
   readonly json: boolean;
+  /** Called once everything runs, with the port that the ingress has. */
+  readonly whenReady?: (plane: { readonly port: number }) => void;
 }
 
 /** What is undone at the end, last begun first ended. */
@@ -124,6 +126,7 @@ async function start(options: UpOptions, logger: Logger, say: Say, undo: Undo[])
     say('admin', admin.address);
     process.stdout.write('ready\n');
   }
+  options.whenReady?.({ port: relay.port });
 }
 
 async function effectiveSettings(layout: Layout, domain: string | undefined): Promise<Settings> {
