@@ -1,0 +1,246 @@
+import type { PolicyFacts, SandboxFacts } from '../api/facts.ts';
+import type { ObjectRef } from '../api/object.ts';
+import { compareText, contentHash } from '../base/canonical.ts';
+import { CodedError } from '../base/errors.ts';
+import { dialClusterResource, fixedClusters } from './clusters.ts';
+import type { Compilation, CompilerSettings, CredentialSource, SubjectPlan } from './compilation.ts';
+import { type Dial, dialCluster } from './dial.ts';
+import { evaluate } from './evaluate.ts';
+import { explain, type McpScan } from './explain.ts';
+import { findingsOf } from './findings.ts';
+import { innerListener } from './inner-listener.ts';
+import { Memo } from './memo.ts';
+import { outerListener, tunnelResources } from './outer-listener.ts';
+import { CLUSTER, LISTENER, type ResourceJson, ROUTES, resourceJson, SCOPE } from './output.ts';
+import { type Plan, PlanMemo, Planner } from './plan.ts';
+import { routeTable, tableName } from './route-table.ts';
+import { sidecarResources } from './sidecar.ts';
+import { chainsOf } from './sidecar-chains.ts';
+
+export interface CompilerOptions {
+  /** Reads MCP bodies for `explain`; without it a request with a body that a policy must read is an error. */
+  readonly scanMcp?: McpScan;
+}
+
+export interface Compiler {
+  /** A pure function of its arguments: equal facts give equal bytes, whatever was compiled before. */
+  compile(facts: PolicyFacts, settings: CompilerSettings): Compilation;
+}
+
+/**
+ * Names that need a virtual address: exact `fqdn` peers and exact `domains` of the policies that select some sandbox,
+ * and every name of `hosts` (D4). Lower case, sorted.
+ */
+export function listedNames(facts: PolicyFacts): readonly string[] {
+  const planner = new Planner(facts, new PlanMemo());
+  const plans = new Set(facts.sandboxes.map((sandbox) => planner.planOf(sandbox)));
+  const names = new Set([...Object.keys(facts.hosts), ...[...plans].flatMap(({ listed }) => listed)]);
+  return [...names].sort(compareText);
+}
+
+/** A compiler that remembers what it made, so that a small change costs little. */
+export function createCompiler(options: CompilerOptions = {}): Compiler {
+  const memory = new Memory();
+  return { compile: (facts, settings) => compileWorld(facts, settings, memory, options.scanMcp ?? null) };
+}
+
+/** What outlives one compilation. */
+class Memory {
+  readonly plans = new PlanMemo();
+  readonly resources = new Memo<readonly ResourceJson[]>();
+  readonly gateway = new Memo<GatewayPart>();
+  #settings = '';
+
+  /** Resources depend on the settings as a whole. */
+  use(settings: CompilerSettings): void {
+    const hash = contentHash(settings);
+    if (hash !== this.#settings) {
+      this.resources.clear();
+      this.gateway.clear();
+    }
+    this.#settings = hash;
+  }
+
+  turn(): void {
+    this.plans.turn();
+    this.resources.turn();
+    this.gateway.turn();
+  }
+}
+
+function compileWorld(
+  facts: PolicyFacts,
+  settings: CompilerSettings,
+  memory: Memory,
+  scan: McpScan | null,
+): Compilation {
+  memory.use(settings);
+  const planner = new Planner(facts, memory.plans);
+  const sandboxes = [...facts.sandboxes].sort((a, b) => compareText(a.uid, b.uid));
+  const plans = new Map(sandboxes.map((sandbox) => [sandbox.uid, { sandbox, plan: planner.planOf(sandbox) }]));
+  const groups = [...Map.groupBy(plans.values(), ({ plan }) => plan)].map(([plan, members]) => ({
+    plan,
+    namespaces: new Set(members.map(({ sandbox }) => sandbox.namespace)),
+  }));
+  const distinct = groups.map(({ plan }) => plan);
+  const gateway = gatewayResources(distinct, settings, memory);
+  const scopes = [...plans.values()].flatMap(({ sandbox, plan }) => scopeResources(sandbox, plan, memory));
+  const sidecars = sidecarSets(distinct, memory);
+  const compilation: Compilation = {
+    egress: [...gateway, ...scopes].sort((a, b) => compareText(a.type, b.type) || compareText(a.name, b.name)),
+    sidecarSets: sidecars.resources,
+    sidecarChains: sidecars.chains,
+    subjects: new Map([...plans].map(([uid, { sandbox, plan }]) => [uid, subjectPlan(sandbox, plan)])),
+    credentials: credentialSources(distinct),
+    leaves: leavesOf(distinct),
+    findings: findingsOf(facts, planner, groups),
+    policySetOf: (uid) => plans.get(uid)?.plan.l7 ?? null,
+    evaluate: (uid, request, mcp) => {
+      const found = plans.get(uid);
+      return found === undefined ? null : evaluate(found.plan.l7, request, mcp);
+    },
+    explain: (request) => {
+      const found = plans.get(request.sandbox);
+      if (found === undefined) {
+        throw new CodedError('unknown-sandbox', `no sandbox has the uid ${request.sandbox}`);
+      }
+      return explain(found.plan, found.sandbox.addresses, request, scan);
+    },
+  };
+  memory.turn();
+  return compilation;
+}
+
+function subjectPlan(sandbox: SandboxFacts, plan: Plan): SubjectPlan {
+  return {
+    l4Set: plan.l4.hash,
+    policySet: plan.l7.hash,
+    table: tableName(plan.l7),
+    egressSet: plan.egress.hash,
+    names: plan.l4.names.map(({ name }) => name),
+    ownAddresses: sandbox.addresses,
+    invalid: plan.l4.invalid,
+  };
+}
+
+/** Plans that share a hash share a resource; its origins are those of all of them. */
+function byHash(
+  plans: readonly Plan[],
+  hashOf: (plan: Plan) => string,
+  originsOf: (plan: Plan) => readonly ObjectRef[],
+): readonly { readonly hash: string; readonly plan: Plan; readonly origins: readonly ObjectRef[] }[] {
+  const groups = Map.groupBy(plans, hashOf);
+  return [...groups.keys()].sort(compareText).map((hash) => {
+    const members = groups.get(hash)!;
+    return { hash, plan: members[0]!, origins: members.flatMap(originsOf) };
+  });
+}
+
+/** Some resources of the gateway and the clusters that they dial. */
+interface GatewayPart {
+  readonly resources: readonly ResourceJson[];
+  readonly dials: readonly Dial[];
+}
+
+function gatewayResources(plans: readonly Plan[], settings: CompilerSettings, memory: Memory): readonly ResourceJson[] {
+  const originsOf = ({ l7 }: Plan) => l7.origins;
+  const tables = byHash(plans, ({ l7 }) => l7.tableHash, originsOf).map(({ hash, plan, origins }) =>
+    memory.gateway.get(`table ${hash} ${contentHash(origins)}`, () => tablePart(plan, origins)),
+  );
+  const listeners = byHash(plans, ({ egress }) => egress.hash, originsOf).map(({ hash, plan, origins }) =>
+    memory.gateway.get(`inner ${hash} ${contentHash(origins)}`, () => listenerPart(plan, origins, settings)),
+  );
+  const parts = [...tables, ...listeners];
+  const dials = new Map(parts.flatMap((part) => part.dials.map((dial) => [dialCluster(dial), dial])));
+  const clusters = [...dials].flatMap(([name, dial]) =>
+    memory.resources.get(`cluster ${name}`, () => [dialClusterResource(dial, settings)]),
+  );
+  const fixed = memory.resources.get('fixed', () => [outerListener(settings), ...fixedClusters(settings)]);
+  return [...fixed, ...parts.flatMap(({ resources }) => resources), ...clusters];
+}
+
+function tablePart(plan: Plan, origins: readonly ObjectRef[]): GatewayPart {
+  const { resource, dials } = routeTable({ ...plan.l7, origins });
+  return { resources: [resource, pin(resource.name)], dials };
+}
+
+function listenerPart(plan: Plan, origins: readonly ObjectRef[], settings: CompilerSettings): GatewayPart {
+  const { listener, dials } = innerListener(plan.egress, settings);
+  const names = [...dials.map(dialCluster), 'deny', ...(settings.resolver === null ? [] : ['resolver'])];
+  const requires = names.map((name) => ({ type: CLUSTER, name }) as const);
+  const { hash } = plan.egress;
+  return {
+    resources: [
+      resourceJson(LISTENER, `in-${hash}`, listener, origins, requires),
+      ...tunnelResources(hash),
+      pin(`eset-${hash}`),
+    ],
+    dials,
+  };
+}
+
+/** Keeps a table subscribed, so that a scope can move to it without a gap; no sandbox can have its key. */
+function pin(table: string): ResourceJson {
+  const name = `!pin-${table}`;
+  return resourceJson(SCOPE, name, scopeJson(name, name, table), []);
+}
+
+function scopeJson(name: string, key: string, table: string) {
+  return { name, routeConfigurationName: table, key: { fragments: [{ stringKey: key }] } };
+}
+
+/** The outer and the inner scope of one sandbox; both kinds share one set of resources, so the inner key is prefixed. */
+function scopeResources(sandbox: SandboxFacts, plan: Plan, memory: Memory): readonly ResourceJson[] {
+  const { uid, namespace, name } = sandbox;
+  const outer = `eset-${plan.egress.hash}`;
+  const inner = tableName(plan.l7);
+  return memory.resources.get(`scope ${uid} ${namespace}/${name} ${outer} ${inner}`, () => {
+    const origins = [{ kind: 'Sandbox', namespace, name }];
+    const scoped = (table: string) => [
+      { type: ROUTES, name: table } as const,
+      { type: SCOPE, name: `!pin-${table}` } as const,
+    ];
+    const innerName = `i:${uid}`;
+    return [
+      resourceJson(SCOPE, innerName, scopeJson(innerName, innerName, inner), origins, scoped(inner)),
+      resourceJson(SCOPE, uid, scopeJson(uid, uid, outer), origins, [
+        ...scoped(outer),
+        { type: SCOPE, name: innerName },
+      ]),
+    ];
+  });
+}
+
+function sidecarSets(plans: readonly Plan[], memory: Memory) {
+  const sets = byHash(
+    plans,
+    ({ l4 }) => l4.hash,
+    ({ l4 }) => l4.origins,
+  );
+  return {
+    resources: new Map(
+      sets.map(({ hash, plan, origins }) => {
+        const key = `sidecar ${hash} ${contentHash(origins)}`;
+        return [hash, memory.resources.get(key, () => sidecarResources({ ...plan.l4, origins }))];
+      }),
+    ),
+    chains: new Map(sets.map(({ hash, plan }) => [hash, chainsOf(plan.l4)])),
+  };
+}
+
+function credentialSources(plans: readonly Plan[]): ReadonlyMap<string, CredentialSource> {
+  const tokens = plans.flatMap(({ l7 }) => l7.rules.map(({ token }) => token));
+  const found = new Map<string, CredentialSource>();
+  for (const token of tokens) {
+    if (token !== null && 'credential' in token && token.available) {
+      const { id, namespace, name, key, template } = token.credential;
+      found.set(id, { namespace, name, key, template });
+    }
+  }
+  return new Map([...found].sort(([a], [b]) => compareText(a, b)));
+}
+
+function leavesOf(plans: readonly Plan[]): readonly string[] {
+  const names = plans.flatMap(({ egress }) => egress.listed.intercepted.map(({ text }) => text));
+  return [...new Set(names)].sort(compareText);
+}

@@ -1,0 +1,141 @@
+import { compileRegex, type Regex } from '../base/regex.ts';
+import type { Clause, L7Rule, PathTest, ValueTest } from './l7-policy.ts';
+import { domainCovers } from './names.ts';
+import { isOddPath, normalPath, pathOf } from './paths.ts';
+
+/** A request as the rules see it: always the original one (egress-policy §3.1, §3.3). */
+export interface MatchInput {
+  readonly scheme: 'http' | 'https';
+  readonly method: string;
+  /** `:authority` or Host as sent. */
+  readonly authority: string;
+  /** `hostOf` of it. */
+  readonly host: string;
+  /** Port of the original destination. */
+  readonly port: number;
+  /** Raw path with query. */
+  readonly target: string;
+  readonly headers: readonly (readonly [name: string, value: string])[];
+}
+
+const compiled = new Map<string, Regex>();
+
+/** Compiled once per source; the set of sources is bounded by the policies, and emptied when it grows beyond them. */
+function regexOf(source: string): Regex {
+  const known = compiled.get(source);
+  if (known !== undefined) {
+    return known;
+  }
+  if (compiled.size > 20_000) {
+    compiled.clear();
+  }
+  const regex = compileRegex(source);
+  compiled.set(source, regex);
+  return regex;
+}
+
+/** Applies one test to a text: byte equality, byte prefix, or RE2 search (egress-policy §3.2). */
+export function testText(test: PathTest, text: string): boolean {
+  switch (test.type) {
+    case 'Exact':
+      return text === test.value;
+    case 'Prefix':
+      return text.startsWith(test.value);
+    case 'Regex':
+      return regexOf(test.value).search(text);
+  }
+}
+
+/** How clauses are read: `strict` takes what any server could make of the request, `plain` what most do. */
+export type Reading = 'strict' | 'plain';
+
+/** A rule reads one way: strictly if it can stop a request (docs/egress-semantics.md 15). */
+export function readingOf(rule: L7Rule): Reading {
+  return rule.strict ? 'strict' : 'plain';
+}
+
+/**
+ * Whether some clause of the rule matches. With `schemeListed` only clauses that list the request's scheme count: that
+ * is what sending a credential over plain HTTP needs.
+ */
+export function ruleMatches(rule: L7Rule, input: MatchInput, reading = readingOf(rule), schemeListed = false): boolean {
+  return rule.clauses.some(
+    (clause) => (!schemeListed || clause.schemes.includes(input.scheme)) && clauseMatches(clause, reading, input),
+  );
+}
+
+function clauseMatches(clause: Clause, reading: Reading, input: MatchInput): boolean {
+  return (
+    clause.domains.some((domain) => domainCovers(domain, input.host)) &&
+    within(clause.methods, input.method.toUpperCase()) &&
+    within(clause.schemes, input.scheme) &&
+    within(clause.ports, input.port) &&
+    pathsMatch(clause.paths, reading, pathOf(input.target)) &&
+    clause.headers.every((test) => headerMatches(test, reading, input)) &&
+    (clause.query.length === 0 || queryMatches(clause.query, reading, input.target))
+  );
+}
+
+function within<T>(list: readonly T[], value: T): boolean {
+  return list.length === 0 || list.includes(value);
+}
+
+/** Strictly, the normalised form of an odd path counts too (D8). */
+function pathsMatch(tests: readonly PathTest[], reading: Reading, path: string): boolean {
+  if (tests.length === 0 || tests.some((test) => testText(test, path))) {
+    return true;
+  }
+  if (reading === 'plain' || !isOddPath(path)) {
+    return false;
+  }
+  const normal = normalPath(path);
+  return tests.some((test) => testText(test, normal));
+}
+
+/** The values of a header; `host` is the authority where no such header was sent. */
+export function headerValues(name: string, input: MatchInput): readonly string[] {
+  const values = input.headers.filter(([sent]) => sent === name).map(([, value]) => value);
+  return name === 'host' && values.length === 0 ? [input.authority] : values;
+}
+
+/** Strictly any value of a repeated header counts (D13 for vector 78), plainly the last one (egress-policy §3.1). */
+function headerMatches(test: ValueTest, reading: Reading, input: MatchInput): boolean {
+  const values = headerValues(test.name, input);
+  return (reading === 'strict' ? values : values.slice(-1)).some((value) => testText(test, value));
+}
+
+/**
+ * Form-decoded query (egress-policy §3.1): pairs with a bad escape or `;` are dropped. Plainly the first value of a name
+ * is tested, strictly any value, since servers differ in which one they take.
+ */
+function queryMatches(tests: readonly ValueTest[], reading: Reading, target: string): boolean {
+  const query = parseQuery(target.slice(pathOf(target).length + 1));
+  return tests.every((test) => {
+    const values = query.filter(([name]) => name === test.name).map(([, value]) => value);
+    return (reading === 'strict' ? values : values.slice(0, 1)).some((value) => testText(test, value));
+  });
+}
+
+function parseQuery(text: string): readonly (readonly [name: string, value: string])[] {
+  const pairs: (readonly [string, string])[] = [];
+  for (const part of text.split('&')) {
+    const equals = part.indexOf('=');
+    const name = formDecode(equals < 0 ? part : part.slice(0, equals));
+    const value = formDecode(equals < 0 ? '' : part.slice(equals + 1));
+    if (part !== '' && !part.includes(';') && name !== null && value !== null) {
+      pairs.push([name, value]);
+    }
+  }
+  return pairs;
+}
+
+function formDecode(text: string): string | null {
+  if (/%(?![0-9a-fA-F]{2})/.test(text)) {
+    return null;
+  }
+  const bytes = Buffer.from(text.replaceAll('+', ' '), 'utf8').toString('latin1');
+  const raw = bytes.replaceAll(/%([0-9a-fA-F]{2})/g, (_, digits: string) =>
+    String.fromCharCode(Number.parseInt(digits, 16)),
+  );
+  return Buffer.from(raw, 'latin1').toString('utf8');
+}
