@@ -35,7 +35,7 @@ export interface PlaneOptions {
   /** The ingress gateway's resources of a state of the world. */
   compileIngress(world: WorldView): readonly ResourceJson[];
   readonly secrets: SecretResources;
-  publish(source: ViewSource, sequence: number): void;
+  publish(source: ViewSource, published: Published): void;
   readonly logger: Logger;
 }
 
@@ -50,6 +50,7 @@ export class Plane {
   readonly #options: PlaneOptions;
   readonly #encoder = new ResourceEncoder();
   #sequence = 0;
+  #next: Omit<Published, 'sequence'> | null = null;
   #published: Published | null = null;
   #subjects: ReadonlyMap<string, TokenSubject> = new Map();
 
@@ -73,8 +74,8 @@ export class Plane {
     try {
       const compilation = this.#options.compiler.compile(world.facts, this.#options.settings());
       const ingress = this.#options.compileIngress(world);
-      this.#subjects = tokenSubjects(world);
-      this.#show({ sequence: this.#sequence + 1, world, compilation, ingress });
+      this.#next = { world, compilation, ingress };
+      this.refresh();
     } catch (error) {
       this.#options.logger.error({ error: errorText(error) }, 'the policies could not be compiled; the last ones stay');
     } finally {
@@ -82,18 +83,22 @@ export class Plane {
     }
   }
 
-  /** Publishes the same compilation again, with secrets as they are now. */
+  /**
+   * Publishes the latest compilation with secrets as they are now. One that intercepts a name whose leaf is still being
+   * issued waits for it, so that no sandbox meets a handshake without a certificate.
+   */
   refresh(): void {
-    if (this.#published !== null) {
-      this.#show({ ...this.#published, sequence: this.#sequence + 1 });
+    if (this.#next !== null && this.#options.secrets.hasLeaves(this.#next.compilation.leaves)) {
+      this.#show({ ...this.#next, sequence: this.#sequence + 1 });
     }
   }
 
   #show(next: Published): void {
+    this.#subjects = tokenSubjects(next.world);
     const source = this.#viewSource(next);
     this.#sequence = next.sequence;
     this.#published = next;
-    this.#options.publish(source, next.sequence);
+    this.#options.publish(source, next);
   }
 
   #viewSource({ world, compilation, ingress }: Published): ViewSource {

@@ -87,7 +87,11 @@ export class ControlPlane {
       settings: () => this.#settings!,
       compileIngress: options.compileIngress,
       secrets: this.#secrets,
-      publish: (source, sequence) => this.#xds?.publish(source, sequence),
+      publish: (source, published) => {
+        this.progress.published(published);
+        this.#xds?.publish(source, published.sequence);
+        this.#moved();
+      },
       logger: options.logger,
     });
   }
@@ -128,6 +132,11 @@ export class ControlPlane {
     return this.#world.view;
   }
 
+  /** Swaps the operator's settings. */
+  replaceSettings(settings: WorldSettings): void {
+    this.#world.replaceSettings(settings);
+  }
+
   /** Every connected Envoy, by identity. */
   clients(): ReturnType<XdsServer['clients']> {
     return this.#xds?.clients() ?? [];
@@ -159,11 +168,6 @@ export class ControlPlane {
   #update(view: WorldView): void {
     this.#allocator.ensure(listedNames(view.facts), view.facts.virtualAddresses);
     this.plane.update(view);
-    const { published } = this.plane;
-    if (published !== null) {
-      this.progress.published(published);
-    }
-    this.#moved();
   }
 
   /** Publishes once more after secrets changed; several at once are one. */

@@ -64,6 +64,11 @@ export class SecretResources {
     return known?.resource ?? null;
   }
 
+  /** Whether every one of these leaves is there; those that are not are being issued, and `changed` follows. */
+  hasLeaves(names: readonly string[]): boolean {
+    return names.map((name) => this.leaf(name)).every((leaf) => leaf !== null);
+  }
+
   /** The token of a sandbox's sidecar, or null while it is being signed; a new Pod gets a new one. */
   token(subject: TokenSubject): EncodedResource | null {
     const known = this.#tokens.get(subject.uid);

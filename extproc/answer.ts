@@ -81,7 +81,8 @@ export function encodeExtend(seconds: number): ProcessingResponse {
 
 function setHeaders(headers: Readonly<Record<string, string>>): object[] {
   return Object.entries(headers).map(([key, value]) => ({
-    header: { key, rawValue: Buffer.from(value, 'latin1') },
+    // A pseudo header repeats bytes of the request, which were read as Latin-1; other values are texts of a policy.
+    header: { key, rawValue: Buffer.from(value, key.startsWith(':') ? 'latin1' : 'utf8') },
     appendAction: 'OVERWRITE_IF_EXISTS_OR_ADD',
   }));
 }

@@ -4,6 +4,7 @@
  */
 import type { PolicyFacts } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
+import { canonicalJson } from '../base/canonical.ts';
 import type { Logger } from '../base/logger.ts';
 import type { Redacted } from '../base/redacted.ts';
 import { Informer } from '../store/informer.ts';
@@ -99,8 +100,10 @@ export class World {
 
   /** Swaps the operator's settings, e.g. when `hosts` was edited. */
   replaceSettings(settings: WorldSettings): void {
-    this.#settings = settings;
-    this.#schedule();
+    if (canonicalJson(settings) !== canonicalJson(this.#settings)) {
+      this.#settings = settings;
+      this.#schedule();
+    }
   }
 
   async close(): Promise<void> {

@@ -1,11 +1,11 @@
 import { serveApi } from '../../control-plane/api.ts';
+import { ingressCompiler } from '../../control-plane/ingress-world.ts';
 import { controlPlaneRoutes } from '../../control-plane/routes.ts';
 import { runControlPlane } from '../../control-plane/run.ts';
 import { openPki } from '../../identity/pki-directory.ts';
 import { machineResolver } from '../../local/resolver.ts';
-import { ingressCompiler } from '../../policy-compiler/ingress-world.ts';
 import { readPlaneRecord } from '../plane-record.ts';
-import { originCaFile, ROOT_NAMESPACE, runRole } from './role.ts';
+import { followSettings, originCaFile, ROOT_NAMESPACE, runRole } from './role.ts';
 
 /** The control plane of a local directory: xDS on `run/xds.sock`, its API on `run/control-plane.sock`. */
 export async function controlPlaneRole(options: { readonly dir?: string }): Promise<void> {
@@ -27,8 +27,12 @@ export async function controlPlaneRole(options: { readonly dir?: string }): Prom
       logger,
     });
     const api = await serveApi(layout.socket('control-plane'), controlPlaneRoutes(plane), logger);
+    const stopFollowing = followSettings(layout, ({ hosts }) => {
+      plane.replaceSettings({ hosts, rootNamespace: ROOT_NAMESPACE });
+    });
     ready();
     return async () => {
+      stopFollowing();
       await api.close();
       await plane.close();
     };

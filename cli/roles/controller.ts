@@ -6,8 +6,7 @@ import { findEnvoy } from '../../envoy/find.ts';
 import { openPki } from '../../identity/pki-directory.ts';
 import { runNodeAgent } from '../../local/node-agent.ts';
 import { attachNode } from '../../local/node-namespace.ts';
-import { readSettings } from '../../local/settings.ts';
-import { runRole } from './role.ts';
+import { followSettings, runRole } from './role.ts';
 
 /** The lifecycle controllers and the node agent of a local directory, in one process (D32). */
 export async function controllerRole(options: { readonly dir?: string }): Promise<void> {
@@ -34,14 +33,9 @@ export async function controllerRole(options: { readonly dir?: string }): Promis
       withdrawal: (uid) => withdraw(dispatcher, uid),
       signal: abort.signal,
     });
-    const settingsTimer = setInterval(() => {
-      readSettings(layout.dir).then(
-        (fresh) => {
-          current = fresh;
-        },
-        () => {}, // `up` reports broken settings; the last good ones stay.
-      );
-    }, 2000);
+    const stopFollowing = followSettings(layout, (fresh) => {
+      current = fresh;
+    });
     const failed = (part: string) => (error: unknown) => {
       logger.error({ part, error: errorText(error) }, 'a part of the controller ended');
       process.exit(1);
@@ -50,7 +44,7 @@ export async function controllerRole(options: { readonly dir?: string }): Promis
     controller.catch(failed('controller'));
     ready();
     return async () => {
-      clearInterval(settingsTimer);
+      stopFollowing();
       abort.abort();
       await Promise.all([agent, controller]);
       await dispatcher.close();

@@ -52,3 +52,14 @@ export async function runRole(
   await store.close();
   process.exit(0);
 }
+
+/** How often the settings file is read again, milliseconds. */
+const SETTINGS_MS = 1000;
+
+/** Calls back with the settings again and again, so that an edit takes effect; a broken file changes nothing. */
+export function followSettings(layout: Layout, use: (settings: Settings) => void): () => void {
+  const timer = setInterval(() => {
+    readSettings(layout.dir).then(use, () => {}); // `up` reports what is wrong with the file.
+  }, SETTINGS_MS);
+  return () => clearInterval(timer);
+}

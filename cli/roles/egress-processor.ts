@@ -1,0 +1,51 @@
+import { egressHandler } from '../../extproc/egress/handler.ts';
+import { serveExtProc } from '../../extproc/server.ts';
+import { TOKEN_AUDIENCE, TOKEN_ISSUER } from '../../identity/sandbox-token.ts';
+import { TRUST_DOMAIN } from '../../identity/spiffe.ts';
+import type { Compilation, CompilerSettings } from '../../policy-compiler/compilation.ts';
+import { createCompiler } from '../../policy-compiler/compile.ts';
+import { World, type WorldView } from '../../world/world.ts';
+import { followSettings, ROOT_NAMESPACE, runRole } from './role.ts';
+
+/**
+ * The settings of the compiler that only shape Envoy resources, which this role never makes: it compiles lazily and
+ * evaluates alone.
+ */
+const NO_RESOURCES: CompilerSettings = {
+  trustDomain: TRUST_DOMAIN,
+  tokenIssuer: TOKEN_ISSUER,
+  tokenAudience: TOKEN_AUDIENCE,
+  tokenJwks: '{"keys":[]}',
+  egressSocket: '/nonexistent',
+  gatewayCertificate: { certFile: '/nonexistent', keyFile: '/nonexistent', caFile: '/nonexistent' },
+  resolver: null,
+  originCaFile: '/nonexistent',
+};
+
+/** The external processor of the egress gateway; it decides from a world of its own, also without a control plane. */
+export async function egressProcessorRole(options: { readonly dir?: string }): Promise<void> {
+  await runRole('egress-processor', options, async ({ layout, settings, store, logger, ready }) => {
+    const compiler = createCompiler();
+    let compilation: Compilation | null = null;
+    const world = new World({ store, settings: { hosts: settings.hosts, rootNamespace: ROOT_NAMESPACE }, logger });
+    const update = (view: WorldView) => {
+      compilation = compiler.compile(view.facts, NO_RESOURCES);
+    };
+    update(await world.ready());
+    world.onChange(update);
+    const stopFollowing = followSettings(layout, ({ hosts }) => {
+      world.replaceSettings({ hosts, rootNamespace: ROOT_NAMESPACE });
+    });
+    const server = await serveExtProc({
+      socketPath: layout.socket('egress-processor'),
+      handler: egressHandler(() => compilation),
+      logger,
+    });
+    ready();
+    return async () => {
+      stopFollowing();
+      await server.close();
+      await world.close();
+    };
+  });
+}
