@@ -25,6 +25,8 @@ export interface Plan {
 export interface ObjectTableOptions {
   readonly kinds: KindLookup;
   readonly clock: Clock;
+  /** The uid of a new object; random by default. */
+  readonly uid?: (object: KubeObject) => string;
   /** Entries that each kind's watch history keeps at least. */
   readonly history: number;
   /** Makes a commit durable before it takes effect; throws to refuse it. */
@@ -141,7 +143,8 @@ export class ObjectTable {
     if (this.find(kind, namespace, name) !== undefined) {
       throw new CodedError('already-exists', `${refText(refOf(object))} exists already`);
     }
-    const fresh = transitions.created(object, this.info(kind), randomUUID(), this.#options.clock.now());
+    const uid = this.#options.uid?.(object) ?? randomUUID();
+    const fresh = transitions.created(object, this.info(kind), uid, this.#options.clock.now());
     return this.#planPut(undefined, fresh);
   }
 

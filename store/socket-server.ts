@@ -191,11 +191,11 @@ class LineWriter {
     this.#lines += line;
     if (this.#lines.length >= CHUNK_BYTES) {
       this.flush();
-      await this.#drained();
     } else if (!this.#scheduled) {
       this.#scheduled = true;
       setImmediate(() => this.flush());
     }
+    await this.#drained();
   }
 
   flush(): void {

@@ -20,6 +20,8 @@ export interface TableStoreOptions {
   readonly logger?: Logger;
   /** Changes that each kind's watch history keeps at least; default 4096. */
   readonly history?: number;
+  /** The uid of a new object; random by default. */
+  readonly uid?: (object: KubeObject) => string;
   /** Time between bookmarks of a watch; default 30 s. */
   readonly bookmarkMs?: number;
 }
@@ -47,6 +49,7 @@ export abstract class TableStore implements ObjectStore {
         clock: this.clock,
         history: options.history ?? 4096,
         collect: (object) => this.#collectLater(object),
+        ...(options.uid === undefined ? {} : { uid: options.uid }),
         ...hooks,
       },
       version,

@@ -14,6 +14,8 @@ export interface TreeWatcherOptions {
   readonly onFile: (path: string) => void;
   /** Symbolic links and unreadable folders: what is there and not read. */
   readonly onOdd: (path: string, why: string | null) => void;
+  /** How one folder is watched, so that a test can refuse it; default `fs.watch`. */
+  readonly watchFolder?: (path: string, listener: (event: string, name: string | null) => void) => FSWatcher;
 }
 
 /** A write by an editor is several events: they are joined while they come this close together. */
@@ -60,7 +62,8 @@ export class TreeWatcher {
     const path = join(this.#options.root, folder);
     this.#leave(folder);
     try {
-      const watcher = watch(path, (_event, name) => this.#event(folder, name));
+      const watchFolder = this.#options.watchFolder ?? watch;
+      const watcher = watchFolder(path, (_event, name) => this.#event(folder, name));
       watcher.on('error', (error) => this.#fallBack(error));
       this.#folders.set(folder, watcher);
     } catch (error) {
