@@ -2,7 +2,9 @@ import type * as grpc from '@grpc/grpc-js';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/logger.ts';
 import { counter } from '../base/metrics.ts';
+import { decodeDetails } from '../extproc/details.ts';
 import { parseSpiffeId } from '../identity/spiffe.ts';
+import { LOG_TUNNEL } from '../policy-compiler/output.ts';
 import { service } from '../proto/service.ts';
 import type { ExtraService } from '../xds/server.ts';
 import { callerOf } from '../xds/tls.ts';
@@ -89,6 +91,9 @@ function receive(message: LogMessage, logName: string, sidecarOf: string | null,
   }
   for (const entry of message.httpLogs?.logEntry ?? []) {
     entriesTotal.inc({ log: logName });
+    if (logName === LOG_TUNNEL && entry.response?.responseCode?.value === 200) {
+      continue; // The decisions about what is inside an open tunnel come by themselves.
+    }
     const sandbox = entry.commonProperties?.customTags?.['sandbox'] ?? '';
     if (sandbox !== '') {
       options.log.add(sandbox, requestRecord(sandbox, logName, entry, options.clock));
@@ -120,40 +125,30 @@ function requestRecord(sandbox: string, logName: string, entry: HttpEntry, clock
   const tags = common.customTags ?? {};
   const details = entry.response?.responseCodeDetails ?? '';
   const rules = decided(tags['rules'] ?? '');
-  const byProcessor = /ext_proc/.test(details) || tags['executor'] === 'ext_proc';
+  const answered = decodeDetails(details);
+  const byProcessor = answered !== null || tags['action'] === 'processor';
+  const action = known(tags['action']);
   return {
     ...base(common, clock),
     direction: logName.includes('ingress') ? 'ingress' : 'egress',
     sandbox,
-    action: known(tags['action']) || (details === 'via_upstream' ? 'forward' : 'deny'),
+    action: action !== '' && action !== 'processor' ? action : details === 'via_upstream' ? 'forward' : 'deny',
     method: entry.request?.requestMethod ?? '',
     authority: entry.request?.authority ?? '',
     path: (entry.request?.path ?? '').split('?')[0] ?? '',
     status: entry.response?.responseCode?.value ?? 0,
-    policy: rules.policy,
-    rule: rules.rule,
-    reason: details,
+    policy: answered?.policy ?? rules.policy,
+    rule: answered?.rule ?? rules.rule,
+    reason: answered?.reason ?? details,
     executor: byProcessor ? 'ext_proc' : 'envoy',
   };
 }
 
-/** The last of the rules that a route names (`Kind ns/name: rule`), which is the one that decided. */
+/** The last of the rules that a route names (`Kind namespace/name/rule, …`), which is the one that decided. */
 function decided(text: string): { policy: string; rule: string } {
-  const last = parseList(text).at(-1) ?? '';
-  const cut = last.lastIndexOf(': ');
-  return cut < 0 ? { policy: last, rule: '' } : { policy: last.slice(0, cut), rule: last.slice(cut + 2) };
-}
-
-function parseList(text: string): readonly string[] {
-  if (known(text) === '') {
-    return [];
-  }
-  try {
-    const value: unknown = JSON.parse(text);
-    return Array.isArray(value) ? value.map(String) : [String(value)];
-  } catch {
-    return [text];
-  }
+  const last = known(text).split(', ').at(-1) ?? '';
+  const cut = last.lastIndexOf('/');
+  return cut < 0 ? { policy: last, rule: '' } : { policy: last.slice(0, cut), rule: last.slice(cut + 1) };
 }
 
 /** Envoy writes `-` for what it does not have. */

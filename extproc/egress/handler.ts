@@ -1,9 +1,9 @@
-import type { DenyReason } from '../../api/decision.ts';
 import type { Compilation } from '../../policy-compiler/compilation.ts';
 import type { Evaluation, L7Request } from '../../policy-compiler/evaluate.ts';
 import { PLAN_HEADER, STATE_IP, STATE_PORT, STATE_UID } from '../../policy-compiler/output.ts';
 import { destinationOf } from '../../policy-compiler/policy-set.ts';
 import type { Answer } from '../answer.ts';
+import { encodeDetails } from '../details.ts';
 import type { Handler, HandlerContext } from '../exchange.ts';
 import { headerValues, type RequestHead } from '../request.ts';
 import { scanMcp } from './mcp-scan.ts';
@@ -80,7 +80,7 @@ function answerOf(evaluation: Extract<Evaluation, { readonly needsBody: false }>
         'x-sandgate-reason': decision.reason ?? 'block',
       },
       body: decision.body ?? '',
-      details: details(decision.reason),
+      details: encodeDetails(decision.reason ?? 'block', decision.matched.find(({ terminal }) => terminal) ?? null),
     };
   }
   return {
@@ -91,16 +91,12 @@ function answerOf(evaluation: Extract<Evaluation, { readonly needsBody: false }>
   };
 }
 
-function details(reason: DenyReason | null): string {
-  return `sandgate_ext_proc_${(reason ?? 'block').replaceAll('-', '_')}`;
-}
-
 function refusal(status: number, reason: string, retryable: boolean): Answer {
   return {
     kind: 'respond',
     status,
     headers: { 'content-type': 'application/json', 'x-sandgate-reason': reason },
     body: JSON.stringify({ error: 'denied', policy: '', rule: '', reason, retryable }),
-    details: `sandgate_ext_proc_${reason.replaceAll('-', '_')}`,
+    details: encodeDetails(reason, null),
   };
 }
