@@ -24,6 +24,8 @@ export interface ManifestSink {
 
 /** A file that is no YAML is read again after this time before that counts: an editor may be half-way through a save. */
 const BROKEN_AGAIN_MS = 80;
+/** The same for a file that is suddenly empty: more likely a slow save than the wish to delete all that was in it. */
+const EMPTY_AGAIN_MS = 500;
 /** Objects without a manifest are removed after this time: they may be on their way to another file. */
 const GONE_MS = 100;
 /** After the state could not be written. */
@@ -104,6 +106,8 @@ export class ManifestReader {
     const manifest = source.unusable === null ? parseManifest(source.text, this.#kinds) : unusable(source.unusable);
     if (manifest.broken !== null && !last) {
       this.#lookAgain(path, BROKEN_AGAIN_MS);
+    } else if (source.unusable === null && source.text.trim() === '' && entry?.keys.length && !last) {
+      this.#lookAgain(path, EMPTY_AGAIN_MS);
     } else if (manifest.broken !== null) {
       this.index.setProblems(path, [error(path, `${manifest.broken}; what was read before stays in force`)]);
       this.#enter({ path, hash: source.hash, keys: entry?.keys ?? [], clean: false });
@@ -166,6 +170,11 @@ export class ManifestReader {
     }
   }
 
+  /** Whether the file is being given time to become whole. */
+  isWaiting(path: string): boolean {
+    return this.#again.has(path);
+  }
+
   #lookAgain(path: string, delay: number): void {
     clearTimeout(this.#again.get(path));
     this.#again.set(
@@ -188,6 +197,11 @@ export class ManifestReader {
   settleNow(): void {
     clearTimeout(this.#goneTimer ?? undefined);
     this.#goneTimer = null;
+    if (this.#again.size > 0 && this.#gone.size > 0) {
+      // A file in the middle of a save may be where they are going.
+      this.#release([...this.#gone]);
+      return;
+    }
     const keys = [...this.#gone];
     this.#gone.clear();
     for (const key of keys) {

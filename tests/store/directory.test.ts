@@ -116,7 +116,7 @@ place('a save in steps never shows a half file', async ({ path, store, write, re
   const watching = new Watching(store, 'Sandbox');
   await watching.initial();
   write('a.yaml', '');
-  await sleep(40);
+  await sleep(120);
   write('a.yaml', `${sandbox('a', 'n: [1')}`);
   await sleep(40);
   write('a.yaml', `${sandbox('a', 'n: [1]')}---\n${sandbox('b')}`);
@@ -128,6 +128,30 @@ place('a save in steps never shows a half file', async ({ path, store, write, re
   assert.is((await store.get('Sandbox', key('a'))).metadata.uid, uid);
   await watching.end();
   await reopen();
+});
+
+place('a patch while a save is half done is refused and does no harm', async ({ store, write, read }) => {
+  write('a.yaml', sandbox('a', 'n: 1'));
+  await until(async () => (await store.list('Sandbox')).items.length === 1);
+  const { uid } = (await store.get('Sandbox', key('a'))).metadata;
+  write('a.yaml', '');
+  const patch = { type: 'merge', body: { spec: { m: 1 } } } as const;
+  assert.is(await codeOf(store.patch('Sandbox', key('a'), patch)), 'unavailable');
+  write('a.yaml', sandbox('a', 'n: 2'));
+  await sleep(200);
+  await store.patch('Sandbox', key('a'), patch);
+  assert.is((await store.get('Sandbox', key('a'))).metadata.uid, uid);
+  assert.match(read('a.yaml'), /n: 2\n {2}m: 1/);
+});
+
+place('a file that stays empty, or becomes one, deletes its objects', async ({ store, write }) => {
+  write('a.yaml', sandbox('a'));
+  write('b.yaml', sandbox('b'));
+  await until(async () => (await store.list('Sandbox')).items.length === 2);
+  write('a.yaml', '');
+  write('b.yaml', '# nothing left\n');
+  await until(async () => (await store.list('Sandbox')).items.length === 0, 2000, 'both gone');
+  assert.equal(store.problems(), []);
 });
 
 place('a syntax error changes nothing, is reported, and does not survive its mending', async (it) => {
