@@ -56,11 +56,10 @@ export function dialClusterResource(dial: Dial, settings: CompilerSettings): Res
       'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': any(
         'envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
         {
+          // Without TLS these two do nothing, but a forward proxy is refused without them.
+          upstreamHttpProtocolOptions: { autoSni: true, autoSanValidation: true },
           ...(dial.tls
-            ? {
-                upstreamHttpProtocolOptions: { autoSni: true, autoSanValidation: true },
-                autoConfig: { httpProtocolOptions: {}, http2ProtocolOptions: {} },
-              }
+            ? { autoConfig: { httpProtocolOptions: {}, http2ProtocolOptions: {} } }
             : { useDownstreamProtocolConfig: { httpProtocolOptions: {}, http2ProtocolOptions: {} } }),
           commonHttpProtocolOptions: { idleTimeout: '60s' },
           httpFilters: upstreamFilters(dial),

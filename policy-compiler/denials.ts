@@ -44,7 +44,9 @@ export function mcpAnswer(
   return ownAnswer(response?.statusCode || 403, response?.body || null, blame, 'mcp', 'mcp');
 }
 
-function ownAnswer(status: number, body: string | null, blame: Blame, why: string, reason: DenyReason | null): Answer {
+/** A status below 200 announces an answer and is none: such a policy answers 403. */
+function ownAnswer(wanted: number, body: string | null, blame: Blame, why: string, reason: DenyReason | null): Answer {
+  const status = wanted < 200 ? 403 : wanted;
   const json = () => denialBody(reason === null ? 'blocked' : 'denied', why, blame);
   return body === null
     ? { status, body: json(), contentType: JSON_TYPE, reason }

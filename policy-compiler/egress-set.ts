@@ -30,7 +30,7 @@ export function egressSet(set: PolicySet): EgressSet {
   const listed = listNames(set.invalid === null ? set.rules : []);
   const names = [...set.names.values()].map((name) => ({
     ...name,
-    https: portsListed(listed.intercepted, listed.httpsSuffixes, name.name),
+    https: portsListed([...listed.intercepted, ...listed.withoutLeaf], listed.httpsSuffixes, name.name),
     http: portsListed(listed.http, [], name.name),
   }));
   return {
@@ -61,7 +61,7 @@ export function tlsVerdict(
     return 'intercepted';
   }
   const behind = set.names.find((known) => known.name === name)?.https ?? [];
-  const restricted = [behind, portsListed([], listed.httpsSuffixes, sni), listed.anyHttps];
+  const restricted = [behind, portsListed(listed.withoutLeaf, listed.httpsSuffixes, sni), listed.anyHttps];
   return restricted.some((ports) => covers(ports, port)) ? 'denied' : 'passthrough';
 }
 

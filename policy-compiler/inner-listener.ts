@@ -15,6 +15,7 @@ import {
   IS_HTTP,
   IS_TLS,
   type MatcherJson,
+  NO_SNI,
   type PredicateJson,
   sniEnds,
   sniIs,
@@ -103,10 +104,11 @@ function matcher(set: EgressSet, names: readonly TunnelName[], settings: Compile
 function tlsSteps(set: EgressSet, names: readonly TunnelName[]): Step[] {
   const { listed } = set;
   return [
-    ...step(sniIs(''), listed.restrictedHttps, 'deny-tls'),
+    ...step(NO_SNI, listed.restrictedHttps, 'deny-tls'),
     // Envoy compares the bytes of a server name; a trailing dot would be another spelling of a listed one.
     ...(listed.intercepted.length + listed.httpsSuffixes.length === 0 ? [] : [when(sniEnds('.'), 'deny-tls')]),
     ...byPorts(listed.intercepted, (texts) => anyOf(texts.map(sniIs)), 'intercept'),
+    ...byPorts(listed.withoutLeaf, (texts) => anyOf(texts.map(sniIs)), 'deny-tls'),
     ...names.flatMap((name) => step(toVirtual(name), name.https, 'deny-tls')),
     ...byPorts(listed.httpsSuffixes, (texts) => anyOf(texts.map((suffix) => sniEnds(`.${suffix}`))), 'deny-tls'),
     ...step(null, listed.anyHttps, 'deny-tls'),

@@ -55,6 +55,9 @@ export function sniIs(name: string): PredicateJson {
   return textInput('sni', { exact: name });
 }
 
+/** The client sent no server name: the input has no value then, and only a negation can hold. */
+export const NO_SNI: PredicateJson = not(textInput('sni', { safeRegex: { googleRe2: {}, regex: '.+' } }));
+
 export function sniEnds(suffix: string): PredicateJson {
   return textInput('sni', { suffix });
 }

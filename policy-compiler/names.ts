@@ -12,6 +12,14 @@ export function isResolvable(name: string): boolean {
   return name.length <= 253 && HOST_NAME.test(name) && canonicalAddress(name) === null;
 }
 
+const LDH_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+
+/** Whether a canonical name can have an interception certificate: letters, digits and `-`, no number at the end. */
+export function canHaveLeaf(name: string): boolean {
+  const labels = name.split('.');
+  return name.length <= 253 && labels.every((label) => LDH_LABEL.test(label)) && !/^[0-9]+$/.test(labels.at(-1)!);
+}
+
 /** What an entry of a clause's `domains` covers (egress-policy §3.2). */
 export type Domain =
   | { readonly kind: 'any' }

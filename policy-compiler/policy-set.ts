@@ -5,7 +5,7 @@ import { compareText, contentHash } from '../base/canonical.ts';
 import { ALL_PORTS, type Ports } from './l4-policy.ts';
 import { type L4Set, type NameFacts, namePieces } from './l4-set.ts';
 import type { Clause, L7Rule } from './l7-policy.ts';
-import { type Domain, isResolvable, underSuffix } from './names.ts';
+import { canHaveLeaf, type Domain, isResolvable, underSuffix } from './names.ts';
 
 /** Where the gateway may dial a name, for some ports of the original destination. */
 export interface DialPiece {
@@ -90,6 +90,8 @@ export interface ListedNames {
   readonly suffixes: readonly string[];
   /** Names that a clause for https lists exactly: TLS to them is intercepted. */
   readonly intercepted: readonly ListedAt[];
+  /** Names that a clause for https lists exactly and that can have no certificate: TLS to them is denied. */
+  readonly withoutLeaf: readonly ListedAt[];
   /** Suffixes that a clause for https lists: TLS to names under them is denied. */
   readonly httpsSuffixes: readonly ListedAt[];
   /** Names that a clause for http lists exactly: other bytes to them are denied. */
@@ -113,7 +115,8 @@ export function listNames(rules: readonly L7Rule[]): ListedNames {
   return {
     exact: listedAt(clauses, exactName).map(({ text }) => text),
     suffixes: listedAt(clauses, suffixOf).map(({ text }) => text),
-    intercepted: listedAt(https, exactName).filter(({ text }) => isResolvable(text)),
+    intercepted: listedAt(https, exactName).filter(({ text }) => canHaveLeaf(text)),
+    withoutLeaf: listedAt(https, exactName).filter(({ text }) => isResolvable(text) && !canHaveLeaf(text)),
     httpsSuffixes: listedAt(https, suffixOf),
     http: listedAt(clauses.filter(forScheme('http')), exactName),
     restrictedHttps: portsOf(restrictiveHttps.filter(hasDomain('any', 'suffix', 'exact'))),

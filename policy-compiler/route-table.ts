@@ -155,6 +155,7 @@ function metadata(action: string, rules: string): Pick<RouteJson, 'metadata'> {
 
 function answerRoute(match: RouteMatchJson, answer: Answer, rules: string): RouteJson {
   const { status, body, contentType, reason } = answer;
+  const empty = body === null || body === '' || status === 204 || status === 304;
   const headers = [
     ...(contentType === null ? [] : [{ key: 'content-type', value: contentType }]),
     ...(reason === null ? [] : [{ key: 'x-sandgate-reason', value: reason }]),
@@ -162,7 +163,7 @@ function answerRoute(match: RouteMatchJson, answer: Answer, rules: string): Rout
   return {
     match,
     ...metadata(reason ?? 'block', rules),
-    directResponse: { status, ...(body === null || body === '' ? {} : { body: { inlineString: body } }) },
+    directResponse: { status, ...(empty ? {} : { body: { inlineString: body } }) },
     ...(headers.length === 0
       ? {}
       : {

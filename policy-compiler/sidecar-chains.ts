@@ -2,7 +2,7 @@ import { type AddressRange, LINK_LOCAL_RANGES, rangesOverlap, rangeText } from '
 import { contentHash } from '../base/canonical.ts';
 import type { EnvoyJson } from '../proto/resource.ts';
 import { type L4Rule, type Ports, portsOverlap, portsText } from './l4-policy.ts';
-import { decideName, type L4Set, type NameFacts, standingOf } from './l4-set.ts';
+import { type L4Set, type NameFacts, namePieces, standingOf } from './l4-set.ts';
 
 /** A destination of a rule: a range of real addresses, or the virtual address of a name. */
 type Target =
@@ -96,10 +96,16 @@ function overlapsLinkLocal(range: AddressRange): boolean {
   return LINK_LOCAL_RANGES.some((known) => rangesOverlap(known, range));
 }
 
+/** Where the name may not be dialled, as runs of ports that do not depend on how other rules divide them. */
 function notDialled(set: L4Set, name: string, ports: Ports): readonly string[] {
-  const starts = [ports.from, ...set.rules.flatMap((rule) => rule.ports.map(({ from }) => from))];
-  const inside = [...new Set(starts)].filter((port) => ports.from <= port && port <= ports.to).sort((a, b) => a - b);
-  return inside.flatMap((port) => decideName(set, name, port).notDialled.map((range) => `${port} ${range}`));
+  const runs: { from: number; ranges: string }[] = [];
+  for (const piece of namePieces(set, name)) {
+    const ranges = piece.notDialled.join(' ');
+    if (portsOverlap(piece.ports, ports) && runs.at(-1)?.ranges !== ranges) {
+      runs.push({ from: Math.max(piece.ports.from, ports.from), ranges });
+    }
+  }
+  return runs.every(({ ranges }) => ranges === '') ? [] : runs.map(({ from, ranges }) => `${from} ${ranges}`);
 }
 
 function targetsOverlap(a: Target, b: Target): boolean {
