@@ -13,8 +13,13 @@ export interface VolumeFile {
 export type ContainerMount =
   /** A folder or file of this machine; `source` is absolute. */
   | { readonly kind: 'bind'; readonly path: string; readonly source: string; readonly readOnly: boolean }
-  /** Files that exist in memory only. */
-  | { readonly kind: 'files'; readonly path: string; readonly files: readonly VolumeFile[] };
+  /** Files that exist in memory only; with `part`, that file or folder among them instead of all. */
+  | {
+      readonly kind: 'files';
+      readonly path: string;
+      readonly files: readonly VolumeFile[];
+      readonly part: string | null;
+    };
 
 /** Everything that the set-up of one container depends on. */
 export interface ContainerPlan {
@@ -162,16 +167,26 @@ function mountLines(mount: ContainerMount, plan: ContainerPlan, index: number): 
       `mount -o remount,bind,nosuid,nodev${mount.readOnly ? ',ro' : ''} ${at}`,
     ];
   }
-  const owner = plan.byRoot ? [`chown -R ${plan.outerUid}:${plan.outerUid} ${at}`] : [];
+  const base = mount.part === null ? mount.path : `/.files${index}`;
+  const whole = quote(base);
+  const part = quote(`${base}/${mount.part}`);
   return [
-    `mkdir -p ${at}`,
-    `mount -t tmpfs -o mode=755,nosuid,nodev,size=16m sandgate${index} ${at}`,
+    `mkdir -p ${whole}`,
+    `mount -t tmpfs -o mode=755,nosuid,nodev,size=16m sandgate ${whole}`,
     ...mount.files.flatMap(({ path, content, mode }) => {
-      const file = quote(`${mount.path}/${path}`);
+      const file = quote(`${base}/${path}`);
       const folder = path.includes('/') ? [`mkdir -p "$(dirname ${file})"`] : [];
       return [...folder, `printf '${octal(content)}' > ${file}`, `chmod ${mode.toString(8)} ${file}`];
     }),
-    ...owner,
+    ...(plan.byRoot ? [`chown -R ${plan.outerUid}:${plan.outerUid} ${whole}`] : []),
+    ...(mount.part === null
+      ? []
+      : [
+          `if [ -d ${part} ]; then mkdir -p ${at}; else mkdir -p "$(dirname ${at})"; : > ${at}; fi`,
+          `mount --bind ${part} ${at}`,
+          `umount -l ${whole}`,
+          `rmdir ${whole}`,
+        ]),
     `mount -o remount,bind,ro,nosuid,nodev ${at}`,
   ];
 }
@@ -196,10 +211,13 @@ function dropLines(plan: ContainerPlan): string[] {
   ];
 }
 
-/** `setpriv` with arguments that leave no capability and no way to one. */
-export function dropCapabilities(): string[] {
-  const none = ['--bounding-set', '-all', '--inh-caps', '-all', '--ambient-caps', '-all'];
-  return ['setpriv', '--no-new-privs', ...none, '--'];
+/**
+ * `setpriv` with arguments that leave no capability and no way to one. Without `bounding`, for a process that has no
+ * capability any more, the bounding set stays; nothing can be gained from it.
+ */
+export function dropCapabilities(bounding = true): string[] {
+  const set = bounding ? ['--bounding-set', '-all', '--ambient-caps', '-all'] : [];
+  return ['setpriv', '--no-new-privs', ...set, '--inh-caps', '-all', '--'];
 }
 
 /** The last lines, without any capability: environment, folder, and the program itself (`missing` when there is none). */

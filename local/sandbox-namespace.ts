@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CodedError } from '../base/errors.ts';
+import { captureRules } from '../envoy/capture.ts';
 import type { SandboxAddress } from './addresses.ts';
-import { CAPTURE_RULES } from './capture-rules.ts';
 import { bridgeLines, NODE_ADDRESS, NODE_ADDRESS_6, type NodeNamespace } from './node-namespace.ts';
 import { childrenOf, killAndWait, type RecordedProcess, recordOf } from './process-record.ts';
 import { run, TOOL_ENVIRONMENT } from './shell.ts';
@@ -58,7 +58,7 @@ async function holderOf(parent: number | undefined): Promise<RecordedProcess> {
 
 async function connect(node: NodeNamespace, holderPid: number, address: SandboxAddress): Promise<void> {
   const { ip, nft } = node.tools;
-  await run(node.admin([nft, '-f', '-'], holderPid), CAPTURE_RULES);
+  await run(node.admin([nft, '-f', '-'], holderPid), captureRules());
   await run(node.admin([ip, '-batch', '-']), bridgeLines(`sg${address.index}`, holderPid));
   const lines = [
     'link set lo up',
