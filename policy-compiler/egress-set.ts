@@ -1,7 +1,7 @@
 import type { HostEntry } from '../api/facts.ts';
 import type { ObjectRef } from '../api/object.ts';
 import { contentHash } from '../base/canonical.ts';
-import type { Ports } from './l4-policy.ts';
+import { ALL_PORTS, type Ports } from './l4-policy.ts';
 import { type ListedNames, listNames, type PolicySet, portsListed } from './policy-set.ts';
 
 /** A name as the inner listener needs it for traffic that it does not read. */
@@ -25,11 +25,16 @@ export interface EgressSet {
   readonly invalid: ObjectRef | null;
 }
 
+const UNCONSTRAINED: TunnelName['pieces'] = [{ ports: ALL_PORTS, notDialled: [] }];
+
 /** The connection side of a policy set (D1, D4). Equal sets are one listener. */
 export function egressSet(set: PolicySet): EgressSet {
   const listed = listNames(set.invalid === null ? set.rules : []);
   const names = [...set.names.values()].map((name) => ({
     ...name,
+    // Whether a name is allowed is the sidecar's to say: if it changed this set, a tunnel to any other name of the
+    // sandbox would end with it, since an open tunnel belongs to the listener that took it (D14, D33).
+    pieces: name.pieces.length === 0 ? UNCONSTRAINED : name.pieces,
     https: portsListed([...listed.intercepted, ...listed.withoutLeaf], listed.httpsSuffixes, name.name),
     http: portsListed(listed.http, [], name.name),
   }));

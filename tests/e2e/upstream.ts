@@ -35,6 +35,7 @@ export async function startUpstream(name: string): Promise<Upstream> {
   let ended = 0;
   const sockets = new Set<Socket>();
   const count = (server: Server, scheme: string) => {
+    server.keepAliveTimeout = 0; // Whoever ends an idle connection, it is not this server.
     server.on('connection', (socket: Socket) => {
       connections += 1;
       sockets.add(socket);
