@@ -83,8 +83,9 @@ export async function startContainer(plan: ContainerPlan, at: ContainerSurroundi
     await mkdir(join(plan.folder, folder), { recursive: true, mode: 0o755 });
   }
   const unshare = [at.node.tools.unshare, '--mount', '--pid', '--ipc', '--uts', '--fork', '--kill-child'];
-  const chain = at.node.enterSandbox(at.holderPid, [...unshare, '--', '/bin/sh', '-s']);
-  const [file, ...rest] = joinCgroups(at.joinFiles, chain);
+  // What waits outside the pid namespace stays outside the control groups: frozen, it could not notice the end.
+  const inside = joinCgroups(at.joinFiles, [...unshare, '--', '/bin/sh', '-s']);
+  const [file, ...rest] = at.node.enterSandbox(at.holderPid, inside);
   const child = spawn(file!, rest, {
     env: TOOL_ENVIRONMENT,
     stdio: ['pipe', at.log, 'pipe', 'pipe', at.log],
@@ -179,9 +180,9 @@ function heedsTerm(pid: number): boolean {
  */
 export async function signalContainer(main: RecordedProcess, stop: boolean): Promise<void> {
   const namespace = pidNamespace(main.pid);
-  for (let round = 0; namespace !== null && round < 100; round += 1) {
+  for (let round = 0; round < 100; round += 1) {
     const left = allPids().filter((pid) => pidNamespace(pid) === namespace && isStopped(pid) === !stop);
-    if (left.length === 0 || !isRunning(main)) {
+    if (namespace === null || left.length === 0 || !isRunning(main)) {
       return;
     }
     for (const pid of left) {

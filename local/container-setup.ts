@@ -99,15 +99,23 @@ function systemFolders(plan: ContainerPlan): string[] {
     '  elif [ -d "/$name" ]; then mkdir "$name"; mount --rbind "/$name" "$name"; mount -o remount,bind,ro,nosuid "$name"; fi',
     'done',
   ];
+  const readOnly = ['mount --rbind /usr usr', 'mount -o remount,bind,ro,nosuid usr'];
   if (!plan.byRoot) {
-    return ['mount --rbind /usr usr', 'mount -o remount,bind,ro,nosuid usr', ...bindEach];
+    return [...readOnly, ...bindEach];
   }
+  const overlay = 'mount -t overlay -o nosuid,userxattr,lowerdir=/usr,upperdir=upper,workdir=work sandgate';
+  const own = `-exec chown ${plan.outerUid}:${plan.outerUid} {} +`;
   return [
     `cd ${quote(plan.folder)}`,
-    `mount -t overlay -o nosuid,userxattr,lowerdir=/usr,upperdir=upper,workdir=work sandgate ${ROOT}/usr`,
-    `cd ${ROOT}`,
+    // Where the plane's folder cannot hold an upper layer, as on another overlay, the folders stay read-only.
+    `if ${overlay} ${ROOT}/usr; then`,
+    `  cd ${ROOT}`,
     // Programs and packages may be added where administrators add them; the system's own stay as they are.
-    `if [ -d usr/local ]; then find usr/local -xdev -maxdepth 3 -type d -exec chown ${plan.outerUid}:${plan.outerUid} {} +; fi`,
+    `  if [ -d usr/local ]; then find usr/local -xdev -maxdepth 3 -type d ${own} || :; fi`,
+    'else',
+    `  cd ${ROOT}`,
+    ...readOnly.map((line) => `  ${line}`),
+    'fi',
     ...bindEach,
   ];
 }

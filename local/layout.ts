@@ -13,7 +13,7 @@ import { isRunning, type RecordedProcess, recordOf } from './process-record.ts';
 /** A UNIX socket's path has at most this many bytes (sun_path less its terminator). */
 const SOCKET_PATH_BYTES = 107;
 /** Room for the longest socket name in `run/`. */
-const LONGEST_SOCKET = 'egress-processor.sock'.length;
+const LONGEST_SOCKET = 'envoy-egress-processor.sock'.length;
 
 /** Every path of one local directory (docs/architecture.md, "Processes and files of local mode"). Absolute. */
 export interface Layout {

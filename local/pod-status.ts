@@ -16,6 +16,8 @@ export interface PodState {
   /** null: no sidecar belongs to it; otherwise whether its `outbound` listener is up. */
   readonly sidecarLive: boolean | null;
   readonly runners: readonly ContainerRunner[];
+  /** Restarts of a container before it has a runner. */
+  readonly restarts: (container: string) => number;
   /** `frozen`, `thawed` after having been frozen, or `never`. */
   readonly freeze: 'never' | 'frozen' | 'thawed';
   /** What has no effect here (D19), for a person. */
@@ -62,7 +64,7 @@ export function podStatus(pod: Pod, state: PodState): Record<string, unknown> {
         imageID: '',
         ready: runner?.ready === true && state.freeze !== 'frozen',
         started: runner?.started ?? false,
-        restartCount: runner?.restartCount ?? 0,
+        restartCount: runner?.restartCount ?? state.restarts(name),
         state: runner?.state ?? { waiting: state.waiting ?? { reason: 'ContainerCreating' } },
         lastState: runner?.lastState ?? {},
       };

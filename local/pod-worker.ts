@@ -45,6 +45,8 @@ export class PodWorker {
   readonly #logs = new Map<string, ContainerLog>();
   readonly #records = new Map<string, ContainerRecord>();
   readonly #startTime = timeText();
+  /** Restarts before this agent, by container; one that ran when the agent before ended counts. */
+  readonly #restarts: ReadonlyMap<string, number>;
   #running: Promise<void> = Promise.resolve();
   #ending: Promise<void> | null = null;
   #failure: PodState['failure'] = null;
@@ -59,6 +61,12 @@ export class PodWorker {
     this.uid = pod.metadata.uid!;
     this.#pod = pod;
     this.#context = context;
+    this.#restarts = new Map(
+      (pod.status?.containerStatuses ?? []).map(({ name, restartCount = 0, state }) => [
+        name,
+        restartCount + (state?.running === undefined ? 0 : 1),
+      ]),
+    );
     this.#logger = context.logger.child({ pod: `${pod.metadata.namespace}/${pod.metadata.name}` });
     this.#status = new StatusWriter(context.store, this.#logger, () => ({
       pod: this.#pod,
@@ -115,6 +123,7 @@ export class PodWorker {
       waiting: this.#waiting,
       sidecarLive: this.#sandbox?.sidecar?.live ?? null,
       runners: this.#runners,
+      restarts: (name) => this.#restarts.get(name) ?? 0,
       freeze: this.#freeze,
       notes: [...idle, ...notedFields('Pod', this.#pod.spec).map(({ path, reason }) => `${path} ${reason}`)],
       ending: this.#ending !== null,
@@ -191,13 +200,11 @@ export class PodWorker {
 
   #runner(container: Container, sandbox: PodSandbox): ContainerRunner {
     const { name } = container;
-    const before = this.#pod.status?.containerStatuses?.find((status) => status.name === name);
-    const wasRunning = before?.state?.running !== undefined;
     return new ContainerRunner({
       container,
       restartPolicy: this.#pod.spec.restartPolicy ?? 'Always',
       backOff: this.#context.backOff,
-      restartCount: (before?.restartCount ?? 0) + (wasRunning ? 1 : 0),
+      restartCount: this.#restarts.get(name) ?? 0,
       start: () => this.#startContainer(container, sandbox),
       watch: (_process, reports, signal) =>
         watchProbes(
