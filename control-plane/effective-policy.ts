@@ -1,7 +1,7 @@
 import type { PolicyFacts } from '../api/facts.ts';
 import type { ObjectRef } from '../api/object.ts';
 import type { Compilation } from '../policy-compiler/compilation.ts';
-import { createSelecting } from '../policy-compiler/select.ts';
+import { createSelecting, KnownSelections } from '../policy-compiler/select.ts';
 import { findSandbox } from './explain.ts';
 
 /** The answer of `explain` without a URL: what applies to a sandbox, in the order in which it is evaluated (D23). */
@@ -19,7 +19,7 @@ export interface EffectivePolicy {
 /** Throws `not-found` for an unknown sandbox. */
 export function effectivePolicy(facts: PolicyFacts, compilation: Compilation, sandbox: string): EffectivePolicy {
   const found = findSandbox(facts, sandbox);
-  const selection = createSelecting(facts).select(found);
+  const selection = createSelecting(facts, new KnownSelections()).select(found);
   const set = compilation.policySetOf(found.uid);
   const l4 = selection.l4.flatMap(({ record }) => {
     const spec = record.inForce?.spec;

@@ -3,6 +3,7 @@ import { refOf, refText } from '../api/object.ts';
 import { type Clock, systemClock } from '../base/clock.ts';
 import { CodedError } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
+import { scanMcp } from '../extproc/egress/mcp-scan.ts';
 import type { Pki } from '../identity/pki-directory.ts';
 import { TOKEN_AUDIENCE, TOKEN_ISSUER } from '../identity/sandbox-token.ts';
 import { roleId, TRUST_DOMAIN } from '../identity/spiffe.ts';
@@ -83,7 +84,7 @@ export class ControlPlane {
     this.#status = new StatusWriter(options.store, { clock: this.#clock, logger: options.logger, rootNamespace });
     this.#allocator = new VirtualAddressAllocator(options.store, rootNamespace, options.logger);
     this.plane = new Plane({
-      compiler: createCompiler(),
+      compiler: createCompiler({ scanMcp }),
       settings: () => this.#settings!,
       compileIngress: options.compileIngress,
       secrets: this.#secrets,

@@ -5,7 +5,7 @@ import { destinationOf } from '../../policy-compiler/policy-set.ts';
 import type { Answer } from '../answer.ts';
 import { encodeDetails } from '../details.ts';
 import type { Handler, HandlerContext } from '../exchange.ts';
-import { headerValues, type RequestHead } from '../request.ts';
+import type { RequestHead } from '../request.ts';
 import { scanMcp } from './mcp-scan.ts';
 
 /** What the processor decides from: its own compilation of its own world. */
@@ -40,11 +40,7 @@ async function withBody(
   head: RequestHead,
   context: HandlerContext,
 ): Promise<Evaluation | null> {
-  const call = scanMcp(await context.readBody(), {
-    contentEncoding: headerValues(head, 'content-encoding'),
-    protocolVersion: headerValues(head, 'mcp-protocol-version'),
-  });
-  return decider.evaluate(uid, request, call);
+  return decider.evaluate(uid, request, scanMcp(await context.readBody(), head.headers));
 }
 
 function attribute(head: RequestHead, key: string): string {

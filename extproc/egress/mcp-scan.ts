@@ -2,11 +2,7 @@ import { MCP_CALL, MCP_VERSIONS, type McpCall } from '../../policy-compiler/mcp-
 import { bodyText } from './body-text.ts';
 import { JsonWalk, NotJson } from './json-walk.ts';
 
-/** The headers of the request that matter here: every value that was sent, in order. */
-export interface McpHeaders {
-  readonly contentEncoding: readonly string[];
-  readonly protocolVersion: readonly string[];
-}
+type Headers = readonly (readonly [name: string, value: string])[];
 
 const UNREADABLE: McpCall = { kind: 'unreadable' };
 
@@ -14,13 +10,13 @@ const UNREADABLE: McpCall = { kind: 'unreadable' };
  * What a request body says as a message of the Model Context Protocol (egress-policy §4 with D13). The text is walked
  * once and no object is built from it. Stricter than the reference: `method`, `params` and `params.name` count under
  * exactly these names, and a second spelling of one, in any case, makes the message unreadable, since the server behind
- * could take either.
+ * could take either. `headers` are those of the request, names in lower case.
  */
-export function scanMcp(body: Uint8Array, headers: McpHeaders): McpCall {
+export function scanMcp(body: Uint8Array, headers: Headers): McpCall {
   if (body.length === 0) {
     return { kind: 'empty' };
   }
-  const text = bodyText(body, headers.contentEncoding);
+  const text = bodyText(body, valuesOf(headers, 'content-encoding'));
   if (text === null) {
     return UNREADABLE;
   }
@@ -34,7 +30,11 @@ export function scanMcp(body: Uint8Array, headers: McpHeaders): McpCall {
       return UNREADABLE;
     }
     return message.method === MCP_CALL
-      ? { kind: 'call', tool: message.tool === '' ? null : message.tool, version: versionOf(headers.protocolVersion) }
+      ? {
+          kind: 'call',
+          tool: message.tool === '' ? null : message.tool,
+          version: versionOf(valuesOf(headers, 'mcp-protocol-version')),
+        }
       : { kind: 'other' };
   } catch (error) {
     if (error instanceof NotJson) {
@@ -42,6 +42,10 @@ export function scanMcp(body: Uint8Array, headers: McpHeaders): McpCall {
     }
     throw error;
   }
+}
+
+function valuesOf(headers: Headers, name: string): readonly string[] {
+  return headers.filter(([key]) => key === name).map(([, value]) => value);
 }
 
 interface Message {

@@ -14,7 +14,10 @@ function scan(
   version: readonly string[] = [VERSION],
 ): McpCall {
   const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-  return scanMcp(bytes, { contentEncoding: encoding, protocolVersion: version });
+  return scanMcp(bytes, [
+    ...encoding.map((value) => ['content-encoding', value] as const),
+    ...version.map((value) => ['mcp-protocol-version', value] as const),
+  ]);
 }
 
 const called = (tool: string | null, version: string | null = VERSION): McpCall => ({ kind: 'call', tool, version });
