@@ -1,5 +1,5 @@
 import type { PolicyFacts, SandboxFacts } from '../api/facts.ts';
-import type { ObjectRef } from '../api/object.ts';
+import { type ObjectRef, refText } from '../api/object.ts';
 import { compareText, contentHash } from '../base/canonical.ts';
 import { CodedError } from '../base/errors.ts';
 import { dialClusterResource, fixedClusters } from './clusters.ts';
@@ -15,7 +15,7 @@ import { CLUSTER, LISTENER, type ResourceJson, ROUTES, resourceJson, SCOPE } fro
 import { type Plan, PlanMemo, Planner } from './plan.ts';
 import { routeTable, tableName } from './route-table.ts';
 import { sidecarResources } from './sidecar.ts';
-import { chainsOf } from './sidecar-chains.ts';
+import { type Chain, chainsOf } from './sidecar-chains.ts';
 
 export interface CompilerOptions {
   /** Reads MCP bodies for `explain`; without it a request with a body that a policy must read is an error. */
@@ -49,6 +49,8 @@ class Memory {
   readonly plans = new PlanMemo();
   readonly resources = new Memo<readonly ResourceJson[]>();
   readonly gateway = new Memo<GatewayPart>();
+  readonly scopes = new Memo<Scopes>();
+  readonly sidecars = new Memo<{ readonly chains: readonly Chain[]; readonly resources: readonly ResourceJson[] }>();
   #settings = '';
 
   /** Resources depend on the settings as a whole. */
@@ -65,6 +67,8 @@ class Memory {
     this.plans.turn();
     this.resources.turn();
     this.gateway.turn();
+    this.scopes.turn();
+    this.sidecars.turn();
   }
 }
 
@@ -84,13 +88,14 @@ function compileWorld(
   }));
   const distinct = groups.map(({ plan }) => plan);
   const gateway = gatewayResources(distinct, settings, memory);
-  const scopes = [...plans.values()].flatMap(({ sandbox, plan }) => scopeResources(sandbox, plan, memory));
+  const scopes = [...plans.values()].map(({ sandbox, plan }) => scopeResources(sandbox, plan, memory));
   const sidecars = sidecarSets(distinct, memory);
   const compilation: Compilation = {
-    egress: [...gateway, ...scopes].sort((a, b) => compareText(a.type, b.type) || compareText(a.name, b.name)),
+    // Each of the three lists is nearly sorted already, which makes the sort cheap for thousands of sandboxes.
+    egress: [...gateway, ...scopes.map(({ inner }) => inner), ...scopes.map(({ outer }) => outer)].sort(byTypeAndName),
     sidecarSets: sidecars.resources,
     sidecarChains: sidecars.chains,
-    subjects: new Map([...plans].map(([uid, { sandbox, plan }]) => [uid, subjectPlan(sandbox, plan)])),
+    subjects: subjectPlans([...plans.values()]),
     credentials: credentialSources(distinct),
     leaves: leavesOf(distinct),
     findings: findingsOf(facts, planner, groups),
@@ -111,16 +116,34 @@ function compileWorld(
   return compilation;
 }
 
-function subjectPlan(sandbox: SandboxFacts, plan: Plan): SubjectPlan {
-  return {
-    l4Set: plan.l4.hash,
-    policySet: plan.l7.hash,
-    table: tableName(plan.l7),
-    egressSet: plan.egress.hash,
-    names: plan.l4.names.map(({ name }) => name),
-    ownAddresses: sandbox.addresses,
-    invalid: plan.l4.invalid,
-  };
+function byTypeAndName(a: ResourceJson, b: ResourceJson): number {
+  return a.type === b.type ? compareText(a.name, b.name) : compareText(a.type, b.type);
+}
+
+function subjectPlans(members: readonly { readonly sandbox: SandboxFacts; readonly plan: Plan }[]) {
+  const byPlan = new Map<Plan, Omit<SubjectPlan, 'ownAddresses'>>();
+  return new Map(
+    members.map(({ sandbox, plan }): [string, SubjectPlan] => {
+      const shared = byPlan.get(plan) ?? {
+        l4Set: plan.l4.hash,
+        policySet: plan.l7.hash,
+        table: tableName(plan.l7),
+        egressSet: plan.egress.hash,
+        names: plan.l4.names.map(({ name }) => name),
+        invalid: plan.l4.invalid,
+      };
+      byPlan.set(plan, shared);
+      return [sandbox.uid, { ...shared, ownAddresses: sandbox.addresses }];
+    }),
+  );
+}
+
+interface Shared {
+  readonly hash: string;
+  readonly plan: Plan;
+  readonly origins: readonly ObjectRef[];
+  /** Identifies hash and origins. */
+  readonly key: string;
 }
 
 /** Plans that share a hash share a resource; its origins are those of all of them. */
@@ -128,11 +151,12 @@ function byHash(
   plans: readonly Plan[],
   hashOf: (plan: Plan) => string,
   originsOf: (plan: Plan) => readonly ObjectRef[],
-): readonly { readonly hash: string; readonly plan: Plan; readonly origins: readonly ObjectRef[] }[] {
+): readonly Shared[] {
   const groups = Map.groupBy(plans, hashOf);
   return [...groups.keys()].sort(compareText).map((hash) => {
     const members = groups.get(hash)!;
-    return { hash, plan: members[0]!, origins: members.flatMap(originsOf) };
+    const origins = members.flatMap(originsOf);
+    return { hash, plan: members[0]!, origins, key: [hash, ...new Set(origins.map(refText))].sort().join('\n') };
   });
 }
 
@@ -144,11 +168,11 @@ interface GatewayPart {
 
 function gatewayResources(plans: readonly Plan[], settings: CompilerSettings, memory: Memory): readonly ResourceJson[] {
   const originsOf = ({ l7 }: Plan) => l7.origins;
-  const tables = byHash(plans, ({ l7 }) => l7.tableHash, originsOf).map(({ hash, plan, origins }) =>
-    memory.gateway.get(`table ${hash} ${contentHash(origins)}`, () => tablePart(plan, origins)),
+  const tables = byHash(plans, ({ l7 }) => l7.tableHash, originsOf).map(({ key, plan, origins }) =>
+    memory.gateway.get(`table ${key}`, () => tablePart(plan, origins)),
   );
-  const listeners = byHash(plans, ({ egress }) => egress.hash, originsOf).map(({ hash, plan, origins }) =>
-    memory.gateway.get(`inner ${hash} ${contentHash(origins)}`, () => listenerPart(plan, origins, settings)),
+  const listeners = byHash(plans, ({ egress }) => egress.hash, originsOf).map(({ key, plan, origins }) =>
+    memory.gateway.get(`inner ${key}`, () => listenerPart(plan, origins, settings)),
   );
   const parts = [...tables, ...listeners];
   const dials = new Map(parts.flatMap((part) => part.dials.map((dial) => [dialCluster(dial), dial])));
@@ -189,25 +213,30 @@ function scopeJson(name: string, key: string, table: string) {
   return { name, routeConfigurationName: table, key: { fragments: [{ stringKey: key }] } };
 }
 
+interface Scopes {
+  readonly inner: ResourceJson;
+  readonly outer: ResourceJson;
+}
+
 /** The outer and the inner scope of one sandbox; both kinds share one set of resources, so the inner key is prefixed. */
-function scopeResources(sandbox: SandboxFacts, plan: Plan, memory: Memory): readonly ResourceJson[] {
+function scopeResources(sandbox: SandboxFacts, plan: Plan, memory: Memory): Scopes {
   const { uid, namespace, name } = sandbox;
   const outer = `eset-${plan.egress.hash}`;
   const inner = tableName(plan.l7);
-  return memory.resources.get(`scope ${uid} ${namespace}/${name} ${outer} ${inner}`, () => {
+  return memory.scopes.get(`${uid} ${namespace}/${name} ${outer} ${inner}`, () => {
     const origins = [{ kind: 'Sandbox', namespace, name }];
     const scoped = (table: string) => [
       { type: ROUTES, name: table } as const,
       { type: SCOPE, name: `!pin-${table}` } as const,
     ];
     const innerName = `i:${uid}`;
-    return [
-      resourceJson(SCOPE, innerName, scopeJson(innerName, innerName, inner), origins, scoped(inner)),
-      resourceJson(SCOPE, uid, scopeJson(uid, uid, outer), origins, [
+    return {
+      inner: resourceJson(SCOPE, innerName, scopeJson(innerName, innerName, inner), origins, scoped(inner)),
+      outer: resourceJson(SCOPE, uid, scopeJson(uid, uid, outer), origins, [
         ...scoped(outer),
         { type: SCOPE, name: innerName },
       ]),
-    ];
+    };
   });
 }
 
@@ -216,15 +245,16 @@ function sidecarSets(plans: readonly Plan[], memory: Memory) {
     plans,
     ({ l4 }) => l4.hash,
     ({ l4 }) => l4.origins,
-  );
+  ).map(({ key, hash, plan, origins }) => ({
+    hash,
+    ...memory.sidecars.get(key, () => {
+      const chains = chainsOf(plan.l4);
+      return { chains, resources: sidecarResources({ ...plan.l4, origins }) };
+    }),
+  }));
   return {
-    resources: new Map(
-      sets.map(({ hash, plan, origins }) => {
-        const key = `sidecar ${hash} ${contentHash(origins)}`;
-        return [hash, memory.resources.get(key, () => sidecarResources({ ...plan.l4, origins }))];
-      }),
-    ),
-    chains: new Map(sets.map(({ hash, plan }) => [hash, chainsOf(plan.l4)])),
+    resources: new Map(sets.map(({ hash, resources }) => [hash, resources])),
+    chains: new Map(sets.map(({ hash, chains }) => [hash, chains])),
   };
 }
 

@@ -21,8 +21,9 @@ export function findingsOf(
     problems.set(refText(ref), [...(problems.get(refText(ref)) ?? []), problem]);
   };
   for (const { plan } of plans) {
-    unresolvedNames(plan, add);
-    tooManyCredentials(plan, add);
+    for (const { ref, problem } of planProblems(plan)) {
+      add(ref, problem);
+    }
   }
   const callers = new Set(plans.flatMap(({ namespaces }) => [...namespaces]));
   const findings = facts.policies
@@ -58,6 +59,27 @@ function omittedPeers(policy: L4Policy): Problem[] {
 }
 
 type Add = (ref: ObjectRef, problem: Problem) => void;
+
+interface Blamed {
+  readonly ref: ObjectRef;
+  readonly problem: Problem;
+}
+
+const known = new WeakMap<Plan, readonly Blamed[]>();
+
+/** What is wrong with policies only because of how they meet in one plan. */
+function planProblems(plan: Plan): readonly Blamed[] {
+  let problems = known.get(plan);
+  if (problems === undefined) {
+    const found: Blamed[] = [];
+    const add: Add = (ref, problem) => found.push({ ref, problem });
+    unresolvedNames(plan, add);
+    tooManyCredentials(plan, add);
+    problems = found;
+    known.set(plan, problems);
+  }
+  return problems;
+}
 
 /** D4: an allow of addresses does not admit a name whose address is not known. */
 function unresolvedNames({ l4 }: Plan, add: Add): void {

@@ -67,11 +67,34 @@ export interface L7Rule {
 /** Data key that a Secret must have (crds §11.4). */
 export const SECRET_KEY = 'apiKey';
 
-/** Reads a profile in force. `namespace` is the caller's: a Global profile without one reads its Secrets there (§6.4). */
-export function compileProfile(record: PolicyRecord, namespace: string, facts: PolicyFacts): readonly L7Rule[] {
+/**
+ * Reads a profile in force. `namespace` is the caller's: a Global profile without one reads its Secrets there (§6.4).
+ * No credential is available yet: see {@link withSecrets}.
+ */
+export function compileProfile(record: PolicyRecord, namespace: string): readonly L7Rule[] {
   const spec = record.inForce?.spec;
   const rules = spec !== undefined && 'rules' in spec ? (spec.rules ?? []) : [];
-  return rules.map((rule) => compileRule(rule, record.ref, record.ref.namespace || namespace, facts));
+  return rules.map((rule) => compileRule(rule, record.ref, record.ref.namespace || namespace));
+}
+
+/** Whether each rule's credential can be had, in the order of the rules; false for rules without one. */
+export function availability(rules: readonly L7Rule[], secretKeys: PolicyFacts['secretKeys']): readonly boolean[] {
+  return rules.map(({ token }) => {
+    if (token === null || 'unenforceable' in token) {
+      return false;
+    }
+    const { namespace, name, key } = token.credential;
+    return secretKeys[`${namespace}/${name}`]?.includes(key) === true;
+  });
+}
+
+/** The rules with what {@link availability} found. */
+export function withSecrets(rules: readonly L7Rule[], available: readonly boolean[]): readonly L7Rule[] {
+  return rules.map((rule, index) =>
+    rule.token !== null && 'credential' in rule.token && available[index] === true
+      ? { ...rule, token: { ...rule.token, available: true } }
+      : rule,
+  );
 }
 
 /** Whether the meaning of the profile depends on the caller's namespace. */
@@ -81,7 +104,7 @@ export function dependsOnCaller(record: PolicyRecord): boolean {
   return record.ref.namespace === '' && rules.some(({ actions }) => actions.tokenTransformation !== undefined);
 }
 
-function compileRule(rule: SecurityRule, profile: ObjectRef, namespace: string, facts: PolicyFacts): L7Rule {
+function compileRule(rule: SecurityRule, profile: ObjectRef, namespace: string): L7Rule {
   const { bypass = false, block, mcpToolPolicy, headerManipulation, tokenTransformation } = rule.actions;
   const token = tokenTransformation?.disabled === true ? undefined : tokenTransformation;
   const actions = [
@@ -101,7 +124,7 @@ function compileRule(rule: SecurityRule, profile: ObjectRef, namespace: string, 
     mcp: mcpToolPolicy ?? null,
     set: (headerManipulation?.set ?? []).map(({ name, value }) => [name.toLowerCase(), value] as const),
     remove: (headerManipulation?.remove ?? []).map((name) => name.toLowerCase()),
-    token: token === undefined ? null : compileToken(token, namespace, facts),
+    token: token === undefined ? null : compileToken(token, namespace),
     strict: block !== undefined || mcpToolPolicy !== undefined,
     restrictive: !bypass && (block !== undefined || mcpToolPolicy !== undefined),
   };
@@ -124,7 +147,7 @@ function compileClause(clause: MatchClause): Clause {
   };
 }
 
-function compileToken(token: TokenTransformation, namespace: string, facts: PolicyFacts): Token {
+function compileToken(token: TokenTransformation, namespace: string): Token {
   const { credentialRef, apiKey, type = 'ApiKey', failStrategy = 'Block' } = token;
   const flat = credentialRef.kind === 'Secret' ? credentialRef.name : undefined;
   const name = credentialRef.secret?.name ?? flat;
@@ -144,6 +167,6 @@ function compileToken(token: TokenTransformation, namespace: string, facts: Poli
   return {
     headers: [...new Set(headers.map((header) => header.toLowerCase()))].sort(),
     credential: { id: `cred:${contentHash(source)}`, ...source },
-    available: facts.secretKeys[`${from}/${name}`]?.includes(SECRET_KEY) === true,
+    available: false,
   };
 }

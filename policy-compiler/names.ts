@@ -7,9 +7,14 @@ export function canonicalName(name: string): string {
   return name.trim().replace(/\.$/, '').toLowerCase();
 }
 
+/** The canonical form of an address, or null; quick for what cannot be one. */
+function addressOf(name: string): string | null {
+  return name.includes(':') || /^[0-9.]+$/.test(name) ? canonicalAddress(name) : null;
+}
+
 /** Whether a canonical name can have a DNS answer, and so a virtual address (D4). Addresses and wildcards cannot. */
 export function isResolvable(name: string): boolean {
-  return name.length <= 253 && HOST_NAME.test(name) && canonicalAddress(name) === null;
+  return name.length <= 253 && HOST_NAME.test(name) && addressOf(name) === null;
 }
 
 const LDH_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
@@ -43,7 +48,7 @@ export function parseDomain(text: string): Domain {
   if (name === '' || name.includes('*')) {
     return { kind: 'never' };
   }
-  return { kind: 'exact', name: canonicalAddress(name) ?? name };
+  return { kind: 'exact', name: addressOf(name) ?? name };
 }
 
 /** Whether a host (of {@link hostOf}) lies under `*.suffix`. */

@@ -1,5 +1,5 @@
 import type { PolicyFacts, PolicyRecord, SandboxFacts } from '../api/facts.ts';
-import type { ObjectRef } from '../api/object.ts';
+import { type ObjectRef, refText } from '../api/object.ts';
 import { compareText, contentHash } from '../base/canonical.ts';
 import { type EgressSet, egressSet } from './egress-set.ts';
 import {
@@ -10,11 +10,11 @@ import {
   peerAddresses,
 } from './l4-policy.ts';
 import { type L4Set, l4Set, type NameFacts } from './l4-set.ts';
-import { compileProfile, dependsOnCaller, type L7Rule } from './l7-policy.ts';
+import { availability, compileProfile, dependsOnCaller, type L7Rule, withSecrets } from './l7-policy.ts';
 import { Memo } from './memo.ts';
 import { isResolvable } from './names.ts';
 import { type PolicySet, policySet } from './policy-set.ts';
-import { createSelecting, type Selecting, type Selection } from './select.ts';
+import { createSelecting, KnownSelections, type Selecting, type Selection } from './select.ts';
 
 /** The intermediate form of every sandbox with the same selection. */
 export interface Plan {
@@ -37,7 +37,10 @@ interface Hashed<T> {
 export class PlanMemo {
   readonly traffic = new Memo<Hashed<L4Policy>>();
   readonly profiles = new Memo<Hashed<readonly L7Rule[]>>();
+  readonly rules = new Memo<readonly L7Rule[]>();
+  readonly listed = new Memo<readonly string[]>();
   readonly plans = new Memo<Plan>();
+  readonly selections = new KnownSelections();
   readonly #recordHashes = new WeakMap<object, string>();
 
   /** Hash of a policy's form in force with its owner, kept with the object. */
@@ -52,7 +55,7 @@ export class PlanMemo {
   }
 
   turn(): void {
-    for (const memo of [this.traffic, this.profiles, this.plans]) {
+    for (const memo of [this.traffic, this.profiles, this.rules, this.listed, this.plans]) {
       memo.turn();
     }
   }
@@ -71,7 +74,7 @@ export class Planner {
   constructor(facts: PolicyFacts, memo: PlanMemo) {
     this.#facts = facts;
     this.#memo = memo;
-    this.#selecting = createSelecting(facts);
+    this.#selecting = createSelecting(facts, memo.selections);
     this.#addresses = peerAddresses(facts);
     this.#hosts = contentHash(facts.hosts);
   }
@@ -93,12 +96,18 @@ export class Planner {
     const policies = selection.l4.map(({ record }) => this.traffic(record));
     const profiles = selection.l7.map(({ record }) => this.profile(record, namespace));
     const invalid = selection.invalid?.ref ?? null;
-    const rules = profiles.flatMap(({ value }) => value);
-    const listed = listedBy(policies, rules, this.#facts);
-    const virtual = listed.map((name) => `${name}=${this.#facts.virtualAddresses[name] ?? ''}`);
-    const parts = [...policies.map(({ hash }) => hash), '/', ...profiles.map(({ hash }) => hash)];
-    const key = contentHash([parts, virtual, this.#hosts, invalid]);
-    return this.#memo.plans.get(key, () => {
+    const parts = [...policies, { hash: '/' }, ...profiles].map(({ hash }) => hash).join(' ');
+    const listed = this.#memo.listed.get(`${parts} ${this.#hosts}`, () =>
+      listedBy(
+        policies,
+        profiles.flatMap(({ value }) => value),
+        this.#facts,
+      ),
+    );
+    const virtual = listed.map((name) => `${name}=${this.#facts.virtualAddresses[name] ?? ''}`).join(' ');
+    const denied = invalid === null ? '' : refText(invalid);
+    return this.#memo.plans.get(`${parts}\n${virtual}\n${this.#hosts}\n${denied}`, () => {
+      const rules = profiles.flatMap(({ value }) => value);
       const owners = selection.l7.map(({ record }) => record.ref);
       return this.#build(policies, { rules, owners }, listed, invalid);
     });
@@ -140,13 +149,14 @@ export class Planner {
     return result;
   }
 
-  /** A profile's rules for callers of a namespace; Secrets come and go, so rules with credentials are read anew. */
+  /** A profile's rules for callers of a namespace, with the Secrets that there are now. */
   profile(record: PolicyRecord, namespace: string): Hashed<readonly L7Rule[]> {
     const caller = dependsOnCaller(record) ? namespace : '';
-    const value = compileProfile(record, caller, this.#facts);
-    const available = value.map(({ token }) => token !== null && 'available' in token && token.available);
-    const key = contentHash([this.#memo.recordHash(record), caller, available]);
-    return this.#memo.profiles.get(key, () => ({ hash: key, value }));
+    const hash = `${this.#memo.recordHash(record)} ${caller}`;
+    const rules = this.#memo.rules.get(hash, () => compileProfile(record, caller));
+    const available = availability(rules, this.#facts.secretKeys);
+    const key = `${hash} ${available.map(Number).join('')}`;
+    return this.#memo.profiles.get(key, () => ({ hash: key, value: withSecrets(rules, available) }));
   }
 }
 

@@ -2,7 +2,7 @@ import type { LabelSelector } from '../api/common.ts';
 import type { PolicyFacts, PolicyObject, PolicyRecord, SandboxFacts } from '../api/facts.ts';
 import { refText } from '../api/object.ts';
 import { selectorErrors } from '../api/selector.ts';
-import { compareText } from '../base/canonical.ts';
+import { canonicalJson, compareText } from '../base/canonical.ts';
 
 interface Expression {
   readonly key: string;
@@ -104,8 +104,34 @@ export interface Selecting {
   select(sandbox: SandboxFacts): Selection;
 }
 
+/**
+ * Which policies selected a sandbox, by position, kept from one compilation to the next. It holds for a sandbox object
+ * as long as the policies' order and selectors stay what they are, whatever their rules.
+ */
+export class KnownSelections {
+  #signature = '';
+  #bySandbox = new WeakMap<SandboxFacts, readonly number[]>();
+
+  /** Forgets what another list of selectors selected. */
+  use(signature: string): void {
+    if (signature !== this.#signature) {
+      this.#signature = signature;
+      this.#bySandbox = new WeakMap();
+    }
+  }
+
+  get(sandbox: SandboxFacts, find: () => readonly number[]): readonly number[] {
+    let positions = this.#bySandbox.get(sandbox);
+    if (positions === undefined) {
+      positions = find();
+      this.#bySandbox.set(sandbox, positions);
+    }
+    return positions;
+  }
+}
+
 /** Indexes the policies of the facts. Policies with a `matchLabels` pair are only looked at for sandboxes that have it. */
-export function createSelecting(facts: PolicyFacts): Selecting {
+export function createSelecting(facts: PolicyFacts, kept: KnownSelections): Selecting {
   const candidates = facts.policies
     .filter(({ inForce }) => inForce === null || inForce.spec !== undefined)
     .map((record) => candidateOf(record, facts))
@@ -117,11 +143,16 @@ export function createSelecting(facts: PolicyFacts): Selecting {
     const bucket = bucketKey(candidate.record.ref.namespace, pair);
     index.set(bucket, [...(index.get(bucket) ?? []), candidate]);
   }
+  const keys = new Set(candidates.flatMap(({ selector }) => selector?.equals.slice(0, 1).map(([key]) => key) ?? []));
+  kept.use(canonicalJson(candidates.map(({ record, selector }) => [record.ref, selector])));
   const known = new Map<string, Selection>();
   return {
     select(sandbox) {
-      const found = lookup(index, sandbox).map((candidate) => order.get(candidate)!);
-      found.sort((a, b) => a - b);
+      const found = kept.get(sandbox, () =>
+        lookup(index, keys, sandbox)
+          .map((candidate) => order.get(candidate)!)
+          .sort((a, b) => a - b),
+      );
       const key = found.join(',');
       const selection = known.get(key) ?? selectionOf(found.map((position) => candidates[position]!));
       known.set(key, selection);
@@ -134,9 +165,14 @@ function bucketKey(namespace: string, pair: readonly [string, string] | undefine
   return pair === undefined ? namespace : `${namespace}\n${pair[0]}=${pair[1]}`;
 }
 
-function lookup(index: ReadonlyMap<string, readonly Candidate[]>, sandbox: SandboxFacts): Candidate[] {
+/** `keys` are the label keys of the index: no other label of the sandbox needs a look. */
+function lookup(
+  index: ReadonlyMap<string, readonly Candidate[]>,
+  keys: ReadonlySet<string>,
+  sandbox: SandboxFacts,
+): Candidate[] {
   const found: Candidate[] = [];
-  const pairs = [undefined, ...Object.entries(sandbox.labels)];
+  const pairs = [undefined, ...Object.entries(sandbox.labels).filter(([key]) => keys.has(key))];
   for (const namespace of new Set(['', sandbox.namespace])) {
     for (const pair of pairs) {
       for (const candidate of index.get(bucketKey(namespace, pair)) ?? []) {
