@@ -3,7 +3,7 @@ import { requestLog } from './access-log.ts';
 import { HOST_IS_SERVER_NAME, PORT_IS_OTHER } from './cel.ts';
 import { CREDENTIAL_UNAVAILABLE, denialBody } from './denials.ts';
 import { VIRTUAL } from './l4-set.ts';
-import { ADS, INNER_SCOPE_HEADER, LOG_L7, PLAN_HEADER, STATE_IP, STATE_PORT, STATE_UID } from './output.ts';
+import { ADS, INNER_SCOPE_HEADER, LOG_L7, STATE_IP, STATE_PORT, STATE_UID } from './output.ts';
 import { DIAL_FILTER, PROCESSOR_FILTER } from './route-table.ts';
 
 type FilterJson = EnvoyJson['envoy.config.listener.v3.Filter'];
@@ -68,7 +68,9 @@ export function innerConnection(scheme: 'http' | 'https'): FilterJson {
  */
 const SCOPE_KEY: EarlyMutationJson = {
   mutations: [
-    { remove: PLAN_HEADER },
+    ...['x-sandgate-', 'x-agents-'].map((prefix) => ({
+      removeOnMatch: { keyMatcher: { prefix, ignoreCase: true } },
+    })),
     { removeOnMatch: { keyMatcher: { prefix: 'x-envoy-', ignoreCase: true } } },
     {
       append: {

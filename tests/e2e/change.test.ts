@@ -90,11 +90,8 @@ change.before(async () => {
     },
   });
   await Promise.all([plane.phase('mover', 'Running'), plane.phase('bystander', 'Running')]);
-  const spec = (await plane.admin('POST', '/exec', {
-    sandbox: 'default/mover',
-    command: ['/opt/sandgate/node', '-e', script(upstream.httpPort)],
-  })) as { argv: string[]; env: Record<string, string> };
-  traffic = spawn(spec.argv[0]!, spec.argv.slice(1), { env: spec.env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const { argv, env } = await plane.execSpec('mover', ['/opt/sandgate/node', '-e', script(upstream.httpPort)]);
+  traffic = spawn(argv[0]!, argv.slice(1), { env, stdio: ['ignore', 'pipe', 'inherit'] });
   createInterface({ input: traffic.stdout! }).on('line', (line) => {
     const [what, first = '', second = ''] = line.split(' ');
     if (what === 'tick') {

@@ -69,8 +69,21 @@ export class TestPlane {
   }
 
   /** Runs a command inside a sandbox of namespace `default`. */
-  exec(sandbox: string, ...command: readonly string[]): Promise<Ran> {
-    return this.sandgate('exec', `default/${sandbox}`, '--', ...command);
+  async exec(sandbox: string, ...command: readonly string[]): Promise<Ran> {
+    const { argv, env } = await this.execSpec(sandbox, command);
+    return run(argv[0]!, argv.slice(1), env);
+  }
+
+  /** The command line and environment that `sandgate exec` would spawn. */
+  async execSpec(
+    sandbox: string,
+    command: readonly string[],
+  ): Promise<{ readonly argv: readonly string[]; readonly env: Readonly<Record<string, string>> }> {
+    const answer = await this.admin('POST', '/exec', { sandbox: `default/${sandbox}`, command, tty: false });
+    if ((answer as { error?: unknown }).error !== undefined) {
+      throw new Error(JSON.stringify(answer));
+    }
+    return answer as { argv: readonly string[]; env: Record<string, string> };
   }
 
   /** A request to the admin API. */
@@ -97,7 +110,7 @@ export class TestPlane {
       this.process.kill(signal);
       await within('the plane to end', 30_000, ended);
     }
-    if (!this.#keep) {
+    if (!this.#keep && signal !== 'SIGKILL') {
       await rm(this.dir, { recursive: true, force: true });
     }
   }
