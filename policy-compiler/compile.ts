@@ -11,7 +11,7 @@ import { findingsOf } from './findings.ts';
 import { innerListener } from './inner-listener.ts';
 import { Memo } from './memo.ts';
 import { outerListener, tunnelResources } from './outer-listener.ts';
-import { CLUSTER, LISTENER, type ResourceJson, ROUTES, resourceJson, SCOPE } from './output.ts';
+import { CLUSTER, LISTENER, type ResourceJson, type ResourceName, ROUTES, resourceJson, SCOPE } from './output.ts';
 import { type Plan, PlanMemo, Planner } from './plan.ts';
 import { routeTable, tableName } from './route-table.ts';
 import { sidecarResources } from './sidecar.ts';
@@ -49,7 +49,7 @@ class Memory {
   readonly plans = new PlanMemo();
   readonly resources = new Memo<readonly ResourceJson[]>();
   readonly gateway = new Memo<GatewayPart>();
-  readonly scopes = new Memo<Scopes>();
+  readonly scopes = new Memo<ResourceJson>();
   readonly sidecars = new Memo<{ readonly chains: readonly Chain[]; readonly resources: readonly ResourceJson[] }>();
   #settings = '';
 
@@ -213,31 +213,24 @@ function scopeJson(name: string, key: string, table: string) {
   return { name, routeConfigurationName: table, key: { fragments: [{ stringKey: key }] } };
 }
 
-interface Scopes {
-  readonly inner: ResourceJson;
-  readonly outer: ResourceJson;
-}
-
 /** The outer and the inner scope of one sandbox; both kinds share one set of resources, so the inner key is prefixed. */
-function scopeResources(sandbox: SandboxFacts, plan: Plan, memory: Memory): Scopes {
+function scopeResources(
+  sandbox: SandboxFacts,
+  plan: Plan,
+  memory: Memory,
+): { inner: ResourceJson; outer: ResourceJson } {
   const { uid, namespace, name } = sandbox;
-  const outer = `eset-${plan.egress.hash}`;
-  const inner = tableName(plan.l7);
-  return memory.scopes.get(`${uid} ${namespace}/${name} ${outer} ${inner}`, () => {
-    const origins = [{ kind: 'Sandbox', namespace, name }];
-    const scoped = (table: string) => [
-      { type: ROUTES, name: table } as const,
-      { type: SCOPE, name: `!pin-${table}` } as const,
-    ];
-    const innerName = `i:${uid}`;
-    return {
-      inner: resourceJson(SCOPE, innerName, scopeJson(innerName, innerName, inner), origins, scoped(inner)),
-      outer: resourceJson(SCOPE, uid, scopeJson(uid, uid, outer), origins, [
-        ...scoped(outer),
-        { type: SCOPE, name: innerName },
-      ]),
-    };
-  });
+  const innerName = `i:${uid}`;
+  const origins = [{ kind: 'Sandbox', namespace, name }];
+  const scope = (key: string, table: string, more: readonly ResourceName[]) =>
+    memory.scopes.get(`${key} ${namespace}/${name} ${table}`, () => {
+      const pinned = [{ type: ROUTES, name: table } as const, { type: SCOPE, name: `!pin-${table}` } as const];
+      return resourceJson(SCOPE, key, scopeJson(key, key, table), origins, [...pinned, ...more]);
+    });
+  return {
+    inner: scope(innerName, tableName(plan.l7), []),
+    outer: scope(uid, `eset-${plan.egress.hash}`, [{ type: SCOPE, name: innerName }]),
+  };
 }
 
 function sidecarSets(plans: readonly Plan[], memory: Memory) {
