@@ -31,6 +31,7 @@ function regex(source: string): StringMatcherJson {
  */
 export function conditionMatch(condition: Condition, arrival: RouteMatchJson, ports: Ports | null): RouteMatchJson {
   const { headers = [], filterState: states = [] } = arrival;
+  const filterStates = [...states, ...portStates(condition.ports, ports)];
   const main = mainPath(condition);
   const prefix = condition.paths.find((test) => test !== main);
   return {
@@ -41,7 +42,7 @@ export function conditionMatch(condition: Condition, arrival: RouteMatchJson, po
       ...(prefix === undefined ? [] : [headerMatch(':path', { prefix: prefix.value })]),
       ...condition.headers.map((test) => headerMatch(test.name, valueMatch(test))),
     ],
-    filterState: [...states, ...portStates(condition.ports, ports)],
+    ...(filterStates.length === 0 ? {} : { filterState: filterStates }),
   };
 }
 

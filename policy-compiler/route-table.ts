@@ -1,3 +1,4 @@
+import { refText } from '../api/object.ts';
 import { any, type EnvoyJson } from '../proto/resource.ts';
 import { METADATA } from './access-log.ts';
 import { STATE_DIAL_ADDRESS, STATE_DIAL_HOST, STATE_DIAL_PORT } from './clusters.ts';
@@ -136,9 +137,7 @@ function groupRoutes(set: PolicySet, pattern: HostPattern, group: Group, use: Us
     }
     const context = { scheme: group.scheme, byName: group.name !== null, plans: () => plansOf(rules) };
     const outcome = settle(result, context);
-    const walked = outcome.walked.map(
-      ({ profile, rule }) => `${profile.kind} ${profile.namespace}/${profile.name}/${rule}`,
-    );
+    const walked = outcome.walked.map(({ profile, rule }) => `${refText(profile)}/${rule}`);
     if (outcome.kind === 'answer') {
       return answerRoute(match, outcome.answer, walked.join(', '));
     }
