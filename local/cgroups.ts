@@ -187,18 +187,29 @@ export class PodCgroup {
 
   /** Freezes or thaws every process of the Pod and waits until it is so; throws `freeze-failed`. */
   async freeze(frozen: boolean): Promise<void> {
-    const [file, value] =
-      this.#unified !== null
-        ? [join(this.#unified, 'cgroup.freeze'), frozen ? '1' : '0']
-        : [join(this.#freezer!, 'freezer.state'), frozen ? 'FROZEN' : 'THAWED'];
-    await writeFile(file, value, { flag: 'r+' });
     for (let tries = 0; tries < 500; tries += 1) {
+      await this.#set(frozen, tries);
       if ((await this.#state()) === frozen) {
         return;
       }
       await sleep(4);
     }
     throw new CodedError('freeze-failed', `the control group did not ${frozen ? 'freeze' : 'thaw'}`);
+  }
+
+  async #set(frozen: boolean, tries: number): Promise<void> {
+    const set = (file: string, value: string): Promise<void> => writeFile(file, value, { flag: 'r+' });
+    if (this.#unified !== null) {
+      await (tries === 0 ? set(join(this.#unified, 'cgroup.freeze'), frozen ? '1' : '0') : null);
+      return;
+    }
+    // Version 1 can get stuck over a process that forks just then; it has to be told again, at times after a thaw.
+    const file = join(this.#freezer!, 'freezer.state');
+    if (frozen && tries % 50 === 49) {
+      await set(file, 'THAWED');
+      await sleep(5);
+    }
+    await set(file, frozen ? 'FROZEN' : 'THAWED');
   }
 
   async #state(): Promise<boolean> {

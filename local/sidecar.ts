@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
@@ -94,6 +95,7 @@ export async function startSidecar(options: SidecarOptions): Promise<Sidecar> {
     stop: async () => {
       clearTimeout(renewal);
       await envoy.stop();
+      await rm(adminSocket, { force: true });
     },
   };
 }

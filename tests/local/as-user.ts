@@ -19,7 +19,7 @@ export const shouldRepeat = process.getuid?.() === 0 && !isSecondRun;
  */
 export async function repeatAsUser(
   file: string,
-  env: Readonly<Record<string, string>> = {},
+  { envoy = '/bin/true' }: { readonly envoy?: string } = {},
 ): Promise<{ readonly code: number | null; readonly output: string }> {
   const home = await mkdtemp(join(tmpdir(), 'sg-user-'));
   const script = [
@@ -28,6 +28,7 @@ export async function repeatAsUser(
     'mkdir /mnt/checkout /mnt/node',
     `mount --bind "$1" /mnt/checkout`,
     ': > /mnt/node/node; mount --bind "$2" /mnt/node/node',
+    ': > /mnt/node/envoy; mount --bind "$5" /mnt/node/envoy',
     `chown ${USER}:${USER} "$3"`,
     'cd /',
     `exec setpriv --reuid ${USER} --regid ${USER} --clear-groups --inh-caps -all -- /mnt/node/node --no-warnings "/mnt/checkout/$4"`,
@@ -35,9 +36,15 @@ export async function repeatAsUser(
   const argv = ['--mount', '--propagation', 'private', '--', '/bin/sh', '-c', script, 'repeat'];
   const child = spawn(
     'unshare',
-    [...argv, REPOSITORY, process.execPath, home, relative(REPOSITORY, fileURLToPath(file))],
+    [...argv, REPOSITORY, process.execPath, home, relative(REPOSITORY, fileURLToPath(file)), envoy],
     {
-      env: { PATH: process.env['PATH'] ?? '', HOME: home, TMPDIR: home, SANDGATE_TEST_SECOND_RUN: '1', ...env },
+      env: {
+        PATH: process.env['PATH'] ?? '',
+        HOME: home,
+        TMPDIR: home,
+        SANDGATE_TEST_SECOND_RUN: '1',
+        SANDGATE_ENVOY: '/mnt/node/envoy',
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: 100_000,
       killSignal: 'SIGKILL',

@@ -7,7 +7,7 @@ import { kindNamed } from '../../api/kinds.ts';
 import type { Pod, PodSpec } from '../../api/pod.ts';
 import { isCoded } from '../../base/errors.ts';
 import { silentLogger } from '../../base/logger.ts';
-import { openPki } from '../../identity/pki-directory.ts';
+import { openPki, type Pki } from '../../identity/pki-directory.ts';
 import { exitCode } from '../../local/container-process.ts';
 import { type ExecSpec, execSpec } from '../../local/exec.ts';
 import { createLayout, type Layout, layoutOf } from '../../local/layout.ts';
@@ -83,7 +83,13 @@ export function runProgram(
   });
 }
 
-/** A node agent over a store in memory, without sidecars. */
+/** What sidecars need. */
+export interface Sidecars {
+  readonly envoyPath: string;
+  readonly pki: Pki;
+}
+
+/** A node agent over a store in memory, without sidecars unless it gets what they need. */
 export class LocalPlane {
   readonly store = new MemoryStore({ kinds: kindNamed });
   readonly layout: Layout;
@@ -92,14 +98,17 @@ export class LocalPlane {
   #stop = new AbortController();
   #agent: Promise<void>;
 
-  static async open(settings = ''): Promise<LocalPlane> {
+  readonly #sidecars: Sidecars | null;
+
+  static async open(settings = '', sidecars: Sidecars | null = null): Promise<LocalPlane> {
     const layout = layoutOf(await temporaryFolder());
     await createLayout(layout);
     const node = await openNode(layout);
-    return new LocalPlane(layout, node, parseSettings(settings, layout.dir));
+    return new LocalPlane(layout, node, parseSettings(settings, layout.dir), sidecars);
   }
 
-  private constructor(layout: Layout, node: NodeNamespace, settings: Settings) {
+  private constructor(layout: Layout, node: NodeNamespace, settings: Settings, sidecars: Sidecars | null) {
+    this.#sidecars = sidecars;
     this.layout = layout;
     this.node = node;
     this.settings = settings;
@@ -112,9 +121,9 @@ export class LocalPlane {
       store,
       layout,
       node,
-      pki: await openPki(layout.pki),
+      pki: this.#sidecars?.pki ?? (await openPki(layout.pki)),
       settings: () => this.settings,
-      envoyPath: null,
+      envoyPath: this.#sidecars?.envoyPath ?? null,
       logger: silentLogger,
       signal: this.#stop.signal,
       backOff: BACK_OFF,

@@ -6,6 +6,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { Pod } from '../../api/pod.ts';
 import { isCoded } from '../../base/errors.ts';
+import { execSpec } from '../../local/exec.ts';
 import { isSecondRun, repeatAsUser, shouldRepeat } from './as-user.ts';
 import { conditionOf, eventually, LocalPlane, NAMESPACE, runProgram, shell } from './harness.ts';
 
@@ -332,6 +333,22 @@ test('exec: streams, status, signals, what is not there', async ({ plane }) => {
   assert.ok(isCoded(await failure(plane.spec('none', ['true'])), 'not-found'));
   const { argv, env } = await plane.spec('exec', ['true']);
   assert.not.match(JSON.stringify({ argv, env }), 'SSL_CERT_FILE');
+});
+
+test('exec with a terminal: one of its own, its size and status passed on', async ({ plane }) => {
+  await plane.createPod('terminal', {
+    containers: [shell('main', 'exec sleep 1000', { securityContext: { runAsUser: 5 } })],
+  });
+  await plane.ready('terminal');
+  const command = [
+    '/bin/sh',
+    '-c',
+    'test -t 0 && test -t 1 && test -t 2 && echo "terminal $TERM $(id -u)"; stty -g >/dev/null && exit 5',
+  ];
+  const { argv, env } = await execSpec(plane, { namespace: NAMESPACE, name: 'terminal' }, { command, tty: true });
+  const { code, out } = await runProgram({ argv, env: env.reveal() });
+  assert.is(code, 5, out);
+  assert.match(out, /terminal \S+ 5\r\n/);
 });
 
 if (shouldRepeat) {
