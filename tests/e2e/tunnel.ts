@@ -27,6 +27,7 @@ export class Tunnel {
         }),
       settings: { enablePush: false },
     });
+    this.#session.setMaxListeners(0);
     this.#session.on('error', () => {});
   }
 
@@ -55,7 +56,10 @@ export class Tunnel {
   }
 }
 
-/** Sends one HTTP/1.1 request through an open tunnel; gives status and body, status 0 when nothing came back. */
+/**
+ * Sends one HTTP/1.1 request through an open tunnel and ends the tunnel after its chunked answer; gives status and body,
+ * status 0 when nothing came back.
+ */
 export function requestThrough(
   stream: ClientHttp2Stream,
   host: string,
@@ -70,9 +74,13 @@ export function requestThrough(
     stream.setEncoding('utf8');
     stream.on('data', (chunk: string) => {
       text += chunk;
+      if (text.endsWith('\r\n0\r\n\r\n')) {
+        stream.end();
+        done();
+      }
     });
     stream.once('end', done);
     stream.once('close', done);
-    stream.write(`GET ${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+    stream.write(`GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
   });
 }
