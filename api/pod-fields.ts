@@ -10,6 +10,8 @@ const NO_IMAGE = noted('images are not pulled: programs of this machine run, or 
 const NOT_LOCAL = noted('it is not looked at where Pods are local processes');
 const OTHER_VOLUME = refused('only emptyDir, configMap and secret volumes are there');
 
+const PROBES = ['readinessProbe', 'livenessProbe', 'startupProbe'];
+
 const PROBE = [
   'exec.command[]',
   'httpGet.path',
@@ -25,7 +27,7 @@ const PROBE = [
   'timeoutSeconds',
   'successThreshold',
   'failureThreshold',
-].map((field) => `readinessProbe.${field}`);
+].flatMap((field) => PROBES.map((probe) => `${probe}.${field}`));
 
 const CARRIED_OUT = [
   'name',
@@ -48,6 +50,8 @@ const CARRIED_OUT = [
   'volumeMounts[].mountPath',
   'volumeMounts[].readOnly',
   'volumeMounts[].subPath',
+  'securityContext.runAsUser',
+  'securityContext.runAsGroup',
 ];
 
 const CONTAINER_OTHERS: FieldTable = {
@@ -93,8 +97,11 @@ const volume = podSpec.properties!['volumes']!.items!;
 function containerTable(): FieldTable {
   const known = table([...CARRIED_OUT, ...PROBE], CONTAINER_OTHERS);
   const context = rest(container.properties!['securityContext']!, 'securityContext', known);
-  const probe = rest(container.properties!['readinessProbe']!, 'readinessProbe', known);
-  const all = { ...known, ...context, ...probe, 'readinessProbe.grpc': refused('use exec, httpGet or tcpSocket') };
+  const probes = PROBES.map((probe) => ({
+    ...rest(container.properties![probe]!, probe, known),
+    [`${probe}.grpc`]: refused('use exec, httpGet or tcpSocket'),
+  }));
+  const all: FieldTable = Object.assign({}, known, context, ...probes);
   return { ...all, ...rest(container, '', all) };
 }
 
@@ -118,10 +125,12 @@ const VOLUMES: FieldTable = {
   ),
 };
 
+const IDENTITY = ['securityContext.runAsUser', 'securityContext.runAsGroup'];
+
 const POD_SPEC: FieldTable = {
   ...prefixed('containers[].', containerTable()),
   ...prefixed('volumes[].', VOLUMES),
-  ...table(['restartPolicy', 'terminationGracePeriodSeconds', 'hostname'], {
+  ...table(['restartPolicy', 'terminationGracePeriodSeconds', 'hostname', ...IDENTITY], {
     initContainers: refused('only containers are started; do their work at the start of a container'),
     ephemeralContainers: refused('use sandgate exec'),
     hostNetwork: except({ true: NO_PRIVILEGE }),
@@ -132,7 +141,11 @@ const POD_SPEC: FieldTable = {
   }),
 };
 
-const SPEC_FIELDS: FieldTable = { ...POD_SPEC, ...rest(podSpec, '', POD_SPEC) };
+const SPEC_FIELDS: FieldTable = {
+  ...POD_SPEC,
+  ...rest(podSpec.properties!['securityContext']!, 'securityContext', POD_SPEC),
+  ...rest(podSpec, '', POD_SPEC),
+};
 
 export const POD_TEMPLATE_FIELDS: FieldTable = {
   ...table(['metadata.labels', 'metadata.annotations'], {}),
