@@ -4,7 +4,7 @@ import { refText } from '../../api/object.ts';
 import type { MatchClause, SecurityRule, TokenTransformation } from '../../api/security-profile.ts';
 import { compareText } from '../../base/canonical.ts';
 import * as answers from './answers.ts';
-import type { Destination } from './destination.ts';
+import { type Destination, knownName } from './destination.ts';
 import type { HttpView } from './http-view.ts';
 import { isRestrictive, matchingClauses } from './match.ts';
 import { decideMcp } from './mcp.ts';
@@ -136,7 +136,7 @@ function transform(
   { facts, sandbox, destination, http }: Circumstances,
 ): 'credential-destination' | 'credential-unavailable' | null {
   const transformation = rule.actions.tokenTransformation!;
-  const goesToTheName = destination.kind === 'name' && destination.name === http.host;
+  const goesToTheName = knownName(destination) === http.host;
   const cleartextIsMeant = clauses.some(({ schemes = [] }) => schemes.some((one) => one.toLowerCase() === 'http'));
   if (!goesToTheName || (http.scheme === 'http' && !cleartextIsMeant)) {
     return 'credential-destination';

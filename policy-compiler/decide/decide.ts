@@ -10,7 +10,7 @@ import { contentHash } from '../../base/canonical.ts';
 import { CodedError } from '../../base/errors.ts';
 import { type Circumstances, walk } from './actions.ts';
 import * as answers from './answers.ts';
-import { type Destination, listedNames, readDestination } from './destination.ts';
+import { type Destination, knownName, listedNames, readDestination } from './destination.ts';
 import { type HttpView, readHttp } from './http-view.ts';
 import { decideL4, rejectInvalid } from './l4.ts';
 import { invalidObject, type SelectedProfile, selectedPolicies, selectedProfiles } from './selection.ts';
@@ -76,10 +76,11 @@ function hostIsTrue(http: HttpView, destination: Destination, serverName: string
   if (serverName !== null && serverName !== http.host) {
     return false;
   }
-  if (destination.kind !== 'name') {
+  const name = knownName(destination);
+  if (name === null) {
     return true;
   }
-  return destination.name === http.host && (http.hostPort === null || http.hostPort === String(destination.port));
+  return name === http.host && (http.hostPort === null || http.hostPort === String(destination.port));
 }
 
 function denyWithoutRule(reason: DenyReason): L7Decision {

@@ -7,11 +7,12 @@ import type { SelectedPolicy, SelectedProfile } from './selection.ts';
 
 /**
  * What a connection goes to: an address of the real world, a name (asked for by its virtual address or as such), or a
- * virtual address that is nobody's (D4).
+ * virtual address that is nobody's (D4). Only a listed name has a virtual address by which the gateway knows where the
+ * connection goes; of any other it sees one of the real addresses, which are not known here.
  */
 export type Destination =
   | { readonly kind: 'address'; readonly address: string; readonly port: number }
-  | { readonly kind: 'name'; readonly name: string; readonly port: number }
+  | { readonly kind: 'name'; readonly name: string; readonly listed: boolean; readonly port: number }
   | { readonly kind: 'unknown-virtual'; readonly port: number };
 
 const VIRTUAL = parseRange(VIRTUAL_RANGE)!;
@@ -32,7 +33,8 @@ export function readDestination(
     if (destination.kind === 'address') {
       throw new CodedError('invalid-request', `destination.address: ${JSON.stringify(text)} is no address`);
     }
-    return { kind: 'name', name: canonicalFqdn(text), port };
+    const name = canonicalFqdn(text);
+    return { kind: 'name', name, listed: listed.has(name), port };
   }
   if (!rangeContains(VIRTUAL, address)) {
     return { kind: 'address', address, port };
@@ -40,7 +42,7 @@ export function readDestination(
   const owner = Object.entries(facts.virtualAddresses).find(([, virtual]) => virtual === address);
   // The sandbox never learns the virtual address of a name that is not listed for it.
   return owner !== undefined && listed.has(owner[0])
-    ? { kind: 'name', name: owner[0], port }
+    ? { kind: 'name', name: owner[0], listed: true, port }
     : { kind: 'unknown-virtual', port };
 }
 
@@ -60,6 +62,11 @@ export function listedNames(
     ...peers.flatMap(({ fqdn }) => (fqdn === undefined ? [] : [canonicalFqdn(fqdn)])),
     ...clauses.flatMap(({ domains }) => domains.map(readDomain).flatMap((d) => (d.kind === 'exact' ? [d.name] : []))),
   ]);
+}
+
+/** The name that the gateway knows a connection to go to; null for a real address, given or behind a name. */
+export function knownName(destination: Destination): string | null {
+  return destination.kind === 'name' && destination.listed ? destination.name : null;
 }
 
 /** One of a clause's `domains` (egress-policy §3.2). */

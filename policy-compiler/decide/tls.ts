@@ -1,5 +1,5 @@
 import type { MatchClause, SecurityRule } from '../../api/security-profile.ts';
-import { covers, type Destination, readDomain, withoutDot } from './destination.ts';
+import { covers, type Destination, knownName, readDomain, withoutDot } from './destination.ts';
 import { isRestrictive, portAdmits, schemeAdmits } from './match.ts';
 import type { SelectedProfile } from './selection.ts';
 
@@ -25,7 +25,7 @@ export function decideTls(
     return 'intercepted';
   }
   // The server behind a name can be asked for with any server name, so the name counts as well.
-  const names = [serverName, destination.kind === 'name' ? destination.name : ''].filter((name) => name !== '');
+  const names = [serverName, knownName(destination) ?? ''].filter((name) => name !== '');
   const hidden = clauses.some(({ rule, clause }) =>
     clause.domains.map(readDomain).some((domain) => {
       if (domain.kind === 'any') {
@@ -41,9 +41,9 @@ export function decideTls(
 /** Whether a connection that speaks neither HTTP nor TLS is refused, because a rule about HTTP could apply to it. */
 export function refusesRawTcp(profiles: readonly SelectedProfile[], destination: Destination): boolean {
   const clauses = allClauses(profiles).filter(({ clause }) => portAdmits(clause.ports, destination.port));
+  const name = knownName(destination);
   const listed = clauses.some(
-    ({ clause }) =>
-      destination.kind === 'name' && schemeAdmits(clause.schemes, 'http') && listsExactly(clause, destination.name),
+    ({ clause }) => name !== null && schemeAdmits(clause.schemes, 'http') && listsExactly(clause, name),
   );
   const restricted = clauses.some(
     ({ rule, clause }) => canRefuse(rule) && clause.domains.some((domain) => readDomain(domain).kind !== 'exact'),

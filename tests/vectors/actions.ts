@@ -176,10 +176,26 @@ export const ACTIONS: readonly VectorCase[] = [
   row(
     'forged',
     'no credential under a forged Host',
-    inject(token(), { schemes: ['http'] }),
+    { ...inject(token(), { schemes: ['http'] }), hosts: { 'other.example': { address: '192.0.2.1' } } },
     { l7: 'deny', why: 'host-mismatch', credentials: [] },
     { host: HOST },
     'http://other.example/',
+  ),
+  row(
+    'forged free',
+    'nor under a forged Host on an address that a name without a list has',
+    inject(token(), { schemes: ['http'] }),
+    refused,
+    { host: HOST },
+    'http://other.example/',
+  ),
+  row(
+    'free',
+    'nor to a name that only a wildcard covers',
+    { objects: [profile([rule(token(), { domains: ['*.example.com'], schemes: ['http'] })])], secretKeys: KEYS },
+    refused,
+    {},
+    URL,
   ),
   row(
     'removed',
