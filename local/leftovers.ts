@@ -9,6 +9,8 @@ import { killAndWait, type RecordedProcess } from './process-record.ts';
  * and those end with the agent; this makes sure of it, and removes folders, control groups and sockets.
  */
 export async function removeLeftovers(layout: Layout, cgroups: Cgroups): Promise<void> {
+  // First, since a frozen process that waits for others keeps their namespace from ending.
+  await cgroups.clear();
   for (const entry of await readdir(layout.sandboxes, { withFileTypes: true }).catch(() => [])) {
     if (entry.isDirectory()) {
       const folder = join(layout.sandboxes, entry.name);
@@ -19,7 +21,6 @@ export async function removeLeftovers(layout: Layout, cgroups: Cgroups): Promise
       await rm(folder, { recursive: true, force: true });
     }
   }
-  await cgroups.clear();
   for (const name of await readdir(layout.run).catch(() => [])) {
     if (/^envoy-sidecar-[0-9]+\.sock$/.test(name)) {
       await rm(join(layout.run, name), { force: true });

@@ -29,6 +29,8 @@ interface IdMap {
 }
 
 interface NodeRecord extends RecordedProcess {
+  /** The process that made it and with which it ends. */
+  readonly owner: RecordedProcess;
   readonly uidBase: number;
   readonly uidCount: number;
 }
@@ -70,7 +72,12 @@ export async function openNode(layout: Layout): Promise<NodeNamespace> {
     writeMaps(child.pid!, map);
     child.stdin!.write('\n');
     await firstByte(child);
-    const record: NodeRecord = { ...recordOf(child.pid!), uidBase: map.uidBase, uidCount: map.uidCount };
+    const record: NodeRecord = {
+      ...recordOf(child.pid!),
+      owner: recordOf(process.pid),
+      uidBase: map.uidBase,
+      uidCount: map.uidCount,
+    };
     const node = nodeOf(record, tools, async () => {
       child.stdin!.destroy();
       await killAndWait(record);
@@ -105,6 +112,9 @@ async function readRecord(layout: Layout): Promise<NodeRecord | null> {
 async function endRecordedNode(layout: Layout): Promise<void> {
   const record = await readRecord(layout);
   if (record !== null) {
+    if (isRunning(record) && isRunning(record.owner)) {
+      throw new CodedError('already-running', `process ${record.owner.pid} runs the plane of ${layout.dir} already`);
+    }
     await killAndWait(record);
     await rm(layout.nodeRecord, { force: true });
   }

@@ -7,7 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { contentHash } from '../../base/canonical.ts';
+import { isCoded } from '../../base/errors.ts';
 import { layoutOf } from '../../local/layout.ts';
+import { openNode } from '../../local/node-namespace.ts';
 import { descendantsOf, isRunning, type RecordedProcess, recordOf } from '../../local/process-record.ts';
 import { isSecondRun, repeatAsUser, shouldRepeat } from './as-user.ts';
 import { conditionOf, eventually, LocalPlane, shell, temporaryFolder } from './harness.ts';
@@ -73,6 +75,17 @@ test('kill -9 ends every process, whatever it does against it; the next start re
   assert.equal(groupsOf(dir), []);
   assert.not.match(readFileSync('/proc/self/mounts', 'utf8'), dir);
   await rm(dir, { recursive: true, force: true });
+});
+
+test('a node namespace whose maker lives is not taken away from it', async () => {
+  const plane = await LocalPlane.open();
+  try {
+    const failure = await openNode(plane.layout).catch((error: unknown) => error);
+    assert.ok(isCoded(failure, 'already-running'));
+    assert.ok(isRunning(plane.node.holder));
+  } finally {
+    await plane.close();
+  }
 });
 
 test('a restarted agent starts Pods anew as their restart policy says', async () => {
