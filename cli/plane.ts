@@ -1,4 +1,4 @@
-import { access, constants, mkdir, readFile } from 'node:fs/promises';
+import { access, constants, mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { kindNamed } from '../api/kinds.ts';
 import { joinHostPort } from '../base/addresses.ts';
@@ -84,6 +84,7 @@ async function start(options: UpOptions, logger: Logger, say: Say, undo: Undo[])
   const layout = layoutOf(options.dir);
   await mkdir(layout.dir, { recursive: true });
   await createLayout(layout);
+  undo.push(['sockets', () => removeSockets(layout)]);
   const settings = await effectiveSettings(layout, options.domain);
   const binary = await findEnvoy({ onProgress: (text) => say('envoy', text) });
   const node = await openNode(layout);
@@ -127,6 +128,12 @@ async function start(options: UpOptions, logger: Logger, say: Say, undo: Undo[])
     process.stdout.write('ready\n');
   }
   options.whenReady?.({ port: relay.port });
+}
+
+/** Envoy leaves the sockets that it listened on. */
+async function removeSockets({ run }: Layout): Promise<void> {
+  const names = (await readdir(run)).filter((name) => name.endsWith('.sock'));
+  await Promise.all(names.map((name) => rm(join(run, name), { force: true })));
 }
 
 async function effectiveSettings(layout: Layout, domain: string | undefined): Promise<Settings> {

@@ -1,9 +1,9 @@
 /**
- * `npm start`: local mode with the quickstart example in `.local/` of the checkout. Seeds the directory when it is
+ * `npm start`: local mode with the quickstart example in `.local/` of the checkout (or in `SANDGATE_DIR`). Seeds the directory when it is
  * empty, starts the example's upstream, runs `sandgate up` and prints commands to try. Arguments go to `up`.
  */
 import { chmod, cp, mkdir, readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { createLogger } from '../base/logger.ts';
 import { Child } from '../cli/child-process.ts';
 import { runUp } from '../cli/plane.ts';
@@ -11,7 +11,7 @@ import { upOptions } from '../cli/up.ts';
 import { installMissingTools } from './tools.ts';
 
 const root = join(import.meta.dirname, '..');
-const local = join(root, '.local');
+const local = resolve(process.env['SANDGATE_DIR'] ?? join(root, '.local'));
 const example = join(root, 'examples', 'quickstart');
 
 await installMissingTools();

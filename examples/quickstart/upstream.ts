@@ -81,6 +81,12 @@ if (import.meta.main) {
     createServer(respond).listen(HTTP_PORT, '127.0.0.1'),
     createSecureServer(certificate, respond).listen(HTTPS_PORT, '127.0.0.1'),
   ];
+  for (const server of servers) {
+    server.once('error', (error) => {
+      process.stderr.write(`quickstart upstream: ${error.message}: end the program that has this port\n`);
+      process.exit(1);
+    });
+  }
   await Promise.all(servers.map((server) => new Promise((resolve) => server.once('listening', resolve))));
   process.stdout.write('{"ready":true}\n');
   process.once('SIGTERM', () => process.exit(0));
