@@ -1,0 +1,132 @@
+import type { Command } from 'commander';
+import type { Condition } from '../api/common.ts';
+import { findCondition } from '../api/conditions.ts';
+import { kindNamed } from '../api/kinds.ts';
+import type { KubeObject } from '../api/object.ts';
+import { canonicalJson } from '../base/canonical.ts';
+import { CodedError, isCoded } from '../base/errors.ts';
+import type { ObjectStore } from '../store/object-store.ts';
+import { checkDocuments, type Document, describe, keyOf, readDocuments } from './documents.ts';
+import { findTarget, requireRunning, withStore } from './target.ts';
+
+interface ApplyOptions {
+  readonly filename: readonly string[];
+  readonly dir?: string;
+  readonly dryRun?: boolean;
+  readonly wait?: boolean;
+  readonly timeout: string;
+}
+
+/** `sandgate apply`: stores objects, all or none of what is wrong with them refused first (D2). */
+export function registerApply(program: Command): void {
+  program
+    .command('apply')
+    .description('check objects and store them; nothing is stored when one of them is bad')
+    .requiredOption('-f, --filename <path...>', 'a file, a directory, or - for standard input')
+    .option('--dir <dir>', 'the directory of the plane')
+    .option('--dry-run', 'only check, and say what would change')
+    .option('--wait', 'wait until every Envoy has the policies and the Sandboxes are ready')
+    .option('--timeout <seconds>', 'how long --wait waits', '60')
+    .addHelpText('after', '\nExample:\n  $ sandgate apply -f policy.yaml --wait\n')
+    .action(apply);
+}
+
+async function apply(options: ApplyOptions): Promise<void> {
+  const documents = (await Promise.all(options.filename.map(readDocuments))).flat();
+  checkDocuments(documents);
+  const target = await findTarget(options.dir);
+  if (options.wait === true) {
+    requireRunning(target);
+  }
+  await withStore(target, async (store) => {
+    for (const document of documents) {
+      const done = await applyOne(store, document, options.dryRun === true);
+      process.stdout.write(`${describe(document.object)} ${done}${options.dryRun === true ? ' (dry run)' : ''}\n`);
+    }
+    if (options.wait === true && options.dryRun !== true) {
+      await waitAll(store, documents, Number(options.timeout) * 1000);
+    }
+  });
+}
+
+/** What a person writes; the rest of an object is the plane's. */
+function ownPart(object: KubeObject): unknown {
+  const { status: _status, metadata, ...rest } = object;
+  return { ...rest, labels: metadata.labels ?? {}, annotations: metadata.annotations ?? {} };
+}
+
+async function applyOne(store: ObjectStore, { object }: Document, dryRun: boolean): Promise<string> {
+  const key = keyOf(object);
+  const stored = await store.get(object.kind, key).catch((error: unknown) => {
+    if (isCoded(error, 'not-found')) {
+      return null;
+    }
+    throw error;
+  });
+  const metadata = { ...object.metadata, ...(key.namespace === '' ? {} : { namespace: key.namespace }) };
+  if (stored === null) {
+    if (!dryRun) {
+      await store.create({ ...object, metadata });
+    }
+    return 'created';
+  }
+  const next = merged(stored, { ...object, metadata });
+  if (canonicalJson(ownPart(stored)) === canonicalJson(ownPart(next))) {
+    return 'unchanged';
+  }
+  if (!dryRun) {
+    await store.replace(next);
+  }
+  return 'configured';
+}
+
+/** The stored object with what the manifest says; annotations of the product, such as a minted token, stay. */
+function merged(stored: KubeObject, object: KubeObject): KubeObject {
+  const kept = Object.entries(stored.metadata.annotations ?? {}).filter(([key]) => key.includes('agents.kruise.io/'));
+  const annotations = { ...Object.fromEntries(kept), ...object.metadata.annotations };
+  const hasAnnotations = Object.keys(annotations).length > 0;
+  const { labels, annotations: _old, ...identity } = stored.metadata;
+  return {
+    ...object,
+    ...(stored.status === undefined ? {} : { status: stored.status }),
+    metadata: {
+      ...identity,
+      ...((object.metadata.labels ?? labels) === undefined ? {} : { labels: object.metadata.labels ?? {} }),
+      ...(hasAnnotations ? { annotations } : {}),
+    },
+  };
+}
+
+async function waitAll(store: ObjectStore, documents: readonly Document[], timeoutMs: number): Promise<void> {
+  const end = Date.now() + timeoutMs;
+  for (const { object } of documents.filter(({ object: { kind } }) => kindNamed(kind)?.hasStatus === true)) {
+    process.stderr.write(`waiting for ${describe(object)} …\n`);
+    for (;;) {
+      const stored = await store.get(object.kind, keyOf(object));
+      const verdict = settled(stored);
+      if (verdict === true) {
+        break;
+      }
+      if (typeof verdict === 'string' || Date.now() > end) {
+        throw new CodedError('not-ready', `${describe(object)}: ${verdict || 'not ready in time'}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
+/** True: in force or ready; a text: it failed for this reason; false: not yet. */
+function settled(object: KubeObject): boolean | string {
+  const conditions = (object.status as { conditions?: readonly Condition[] } | undefined)?.conditions;
+  const type = object.kind === 'Sandbox' || object.kind === 'Pod' ? 'Ready' : 'Programmed';
+  const condition = findCondition(conditions, type);
+  const isCurrent =
+    condition?.observedGeneration === undefined || condition.observedGeneration === object.metadata.generation;
+  if (condition === undefined || !isCurrent) {
+    return false;
+  }
+  if (condition.status === 'True') {
+    return true;
+  }
+  return condition.reason === 'EnvoyRejected' || condition.reason === 'NotAccepted' ? condition.message : false;
+}

@@ -1,0 +1,93 @@
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { text as readStream } from 'node:stream/consumers';
+import { LineCounter, parseAllDocuments } from 'yaml';
+import { kindNamed } from '../api/kinds.ts';
+import type { KubeObject } from '../api/object.ts';
+import { validateObject } from '../api/validate.ts';
+import { CodedError } from '../base/errors.ts';
+
+/** One object of a manifest, and where it stands. */
+export interface Document {
+  readonly file: string;
+  readonly line: number;
+  readonly object: KubeObject;
+}
+
+/**
+ * Reads a file, every `*.yaml` and `*.yml` below a directory, or standard input (`-`). Throws `invalid` for text that is
+ * no YAML, naming file and line.
+ */
+export async function readDocuments(path: string): Promise<readonly Document[]> {
+  if (path === '-') {
+    return parse('standard input', await readStream(process.stdin));
+  }
+  const info = await stat(path).catch(() => null);
+  if (info === null) {
+    throw new CodedError('not-found', `${path}: no such file or directory`);
+  }
+  const files = info.isDirectory() ? await manifests(path) : [path];
+  const found = await Promise.all(files.map(async (file) => parse(file, await readFile(file, 'utf8'))));
+  return found.flat();
+}
+
+async function manifests(dir: string): Promise<string[]> {
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
+  return entries
+    .filter((entry) => entry.isFile() && /\.ya?ml$/.test(entry.name) && entry.name !== 'sandgate.yaml')
+    .map((entry) => join(entry.parentPath, entry.name))
+    .filter((path) => !path.includes('/.'))
+    .sort();
+}
+
+function parse(file: string, text: string): Document[] {
+  const lines = new LineCounter();
+  const documents = parseAllDocuments(text, { lineCounter: lines, uniqueKeys: true });
+  if (!Array.isArray(documents)) {
+    return [];
+  }
+  return documents.flatMap((document): Document[] => {
+    const [problem] = document.errors;
+    if (problem !== undefined) {
+      const { line } = lines.linePos(problem.pos[0]);
+      throw new CodedError('invalid', `${file}:${line}: ${problem.message.split('\n')[0]}`);
+    }
+    const value: unknown = document.toJS();
+    if (value === null || value === undefined) {
+      return [];
+    }
+    return [{ file, line: lines.linePos(document.range[0]).line, object: value as KubeObject }];
+  });
+}
+
+/**
+ * Checks every document before anything is stored: what is invalid and what would only be left out are both refused
+ * (D2). Throws `invalid` with a line per mistake: file, object, field, reason.
+ */
+export function checkDocuments(documents: readonly Document[]): void {
+  const lines = documents.flatMap((document) => {
+    const { invalid, omitted } = validateObject(document.object);
+    return [...invalid, ...omitted].map(({ path, reason }) =>
+      [`${document.file}:${document.line}`, describe(document.object), path, reason]
+        .filter((part) => part !== '')
+        .join(': '),
+    );
+  });
+  if (lines.length > 0) {
+    throw new CodedError('invalid', lines.join('\n'));
+  }
+}
+
+/** `Kind namespace/name` of something that need not be an object. */
+export function describe(object: KubeObject): string {
+  const kind = typeof object?.kind === 'string' ? object.kind : 'object';
+  const name = typeof object?.metadata?.name === 'string' ? object.metadata.name : '?';
+  const namespaced = kindNamed(kind)?.namespaced !== false;
+  return namespaced ? `${kind} ${object?.metadata?.namespace ?? 'default'}/${name}` : `${kind} ${name}`;
+}
+
+/** Where an object of a manifest belongs; namespace `default` where it names none. */
+export function keyOf(object: KubeObject): { readonly namespace: string; readonly name: string } {
+  const namespaced = kindNamed(object.kind)?.namespaced !== false;
+  return { namespace: namespaced ? (object.metadata.namespace ?? 'default') : '', name: object.metadata.name };
+}

@@ -1,0 +1,71 @@
+import { kindNamed } from '../api/kinds.ts';
+import { silentLogger } from '../base/logger.ts';
+import { ingressCompiler } from '../control-plane/ingress-world.ts';
+import type { Published } from '../control-plane/plane.ts';
+import { scanMcp } from '../extproc/egress/mcp-scan.ts';
+import { TOKEN_AUDIENCE, TOKEN_ISSUER } from '../identity/sandbox-token.ts';
+import { TRUST_DOMAIN } from '../identity/spiffe.ts';
+import { layoutOf } from '../local/layout.ts';
+import { readSettings } from '../local/settings.ts';
+import type { CompilerSettings } from '../policy-compiler/compilation.ts';
+import { createCompiler, listedNames } from '../policy-compiler/compile.ts';
+import type { Problem } from '../store/manifest-index.ts';
+import { ManifestStore } from '../store/manifest-store.ts';
+import { allocateVirtualAddresses } from '../world/virtual-addresses.ts';
+import { World } from '../world/world.ts';
+import { ROOT_NAMESPACE } from './roles/role.ts';
+
+/** What the manifests of a directory mean, without a running plane. */
+export interface OfflinePlane extends Pick<Published, 'compilation' | 'ingress' | 'world'> {
+  /** Files that cannot be read as manifests. */
+  readonly problems: readonly Problem[];
+}
+
+/**
+ * Compiles a directory of manifests as it is; nothing runs and nothing is written (D16). Virtual addresses are those
+ * that a first start would give, and equal creation times leave the order to the names.
+ */
+export async function offlinePlane(dir: string): Promise<OfflinePlane> {
+  const settings = await readSettings(dir);
+  const store = new ManifestStore(dir, kindNamed);
+  const world = new World({
+    store,
+    settings: { hosts: settings.hosts, rootNamespace: ROOT_NAMESPACE },
+    logger: silentLogger,
+  });
+  try {
+    const view = await world.ready();
+    const virtualAddresses = allocateVirtualAddresses({}, listedNames(view.facts));
+    const known = { ...view, facts: { ...view.facts, virtualAddresses } };
+    const layout = layoutOf(dir);
+    const compileIngress = ingressCompiler({
+      domain: settings.domain,
+      ingressSocket: layout.socket('ingress'),
+      publicPort: 8080,
+    });
+    return {
+      compilation: createCompiler({ scanMcp }).compile(known.facts, compilerSettings(dir)),
+      ingress: compileIngress(known),
+      world: known,
+      problems: store.problems,
+    };
+  } finally {
+    await world.close();
+    await store.close();
+  }
+}
+
+/** Paths as a plane of this directory would have them; its keys do not exist yet. */
+function compilerSettings(dir: string): CompilerSettings {
+  const { pki, run, socket } = layoutOf(dir);
+  return {
+    trustDomain: TRUST_DOMAIN,
+    tokenIssuer: TOKEN_ISSUER,
+    tokenAudience: TOKEN_AUDIENCE,
+    tokenJwks: '{"keys":[]}',
+    egressSocket: socket('egress'),
+    gatewayCertificate: { certFile: `${pki}/egress.crt`, keyFile: `${pki}/egress.key`, caFile: `${pki}/ca.crt` },
+    resolver: null,
+    originCaFile: `${run}/origin-roots.pem`,
+  };
+}
