@@ -16,7 +16,7 @@ type Credential = L7Decision['credentials'][number];
 type HeaderChange =
   | { readonly kind: 'set'; readonly value: string }
   | { readonly kind: 'remove' }
-  | { readonly kind: 'credential'; readonly credential: Credential };
+  | { readonly kind: 'credential'; readonly credential: Credential; readonly unit: Unit };
 
 /** What the actions of one rule need to know. */
 export interface Circumstances {
@@ -49,13 +49,12 @@ export function walk(profiles: readonly SelectedProfile[], circumstances: Circum
     for (const action of actions) {
       switch (action) {
         case 'bypass':
-          return finish(changes, ended(), http);
+          return finish(changes, ended(), circumstances);
         case 'block':
           return answers.block(ended(), blockAnswer(rule, author));
         case 'mcpToolPolicy': {
           if (http.method === 'CONNECT') {
-            // §3.4: a CONNECT has no body that could be judged.
-            return answers.deny(ended(), 'unenforceable', answers.jsonAnswer(500, 'denied', 'unenforceable', author));
+            return answers.deny(ended(), 'mcp', answers.CONNECT_WITHOUT_BODY);
           }
           mcp = decideMcp(rule.actions.mcpToolPolicy!, http);
           if (mcp.action === 'deny') {
@@ -66,19 +65,14 @@ export function walk(profiles: readonly SelectedProfile[], circumstances: Circum
         case 'headerManipulation':
           manipulate(changes, rule);
           break;
-        case 'tokenTransformation': {
-          const refusal = transform(changes, unit, circumstances);
-          if (refusal === 'credential-unavailable') {
-            return answers.deny(ended(), refusal, answers.CREDENTIAL_UNAVAILABLE);
+        case 'tokenTransformation':
+          if (!transform(changes, unit, circumstances)) {
+            return answers.deny(ended(), 'credential-unavailable', answers.CREDENTIAL_UNAVAILABLE);
           }
-          if (refusal !== null) {
-            return answers.deny(ended(), refusal, answers.jsonAnswer(403, 'denied', refusal, author));
-          }
-        }
       }
     }
   }
-  return finish(changes, { matched, mcp }, http);
+  return finish(changes, { matched, mcp }, circumstances);
 }
 
 /** All matching rules, found before any action runs: no change to the request makes or unmakes a match. */
@@ -129,31 +123,32 @@ function manipulate(changes: Map<string, HeaderChange>, { actions }: SecurityRul
   }
 }
 
-/** Writes the credential into its headers, or says why it may not or cannot (docs/architecture.md, D4). */
-function transform(
-  changes: Map<string, HeaderChange>,
-  { profile, rule, clauses }: Unit,
-  { facts, sandbox, destination, http }: Circumstances,
-): 'credential-destination' | 'credential-unavailable' | null {
+/** Writes the credential into its headers; false when there is none to write (§3.4, §6.2). */
+function transform(changes: Map<string, HeaderChange>, unit: Unit, { facts, sandbox }: Circumstances): boolean {
+  const { profile, rule } = unit;
   const transformation = rule.actions.tokenTransformation!;
-  const goesToTheName = knownName(destination) === http.host;
-  const cleartextIsMeant = clauses.some(({ schemes = [] }) => schemes.some((one) => one.toLowerCase() === 'http'));
-  if (!goesToTheName || (http.scheme === 'http' && !cleartextIsMeant)) {
-    return 'credential-destination';
-  }
   const source = secretOf(transformation, profile, sandbox);
   const id = `${source.namespace}/${source.name}`;
   const keys = Object.hasOwn(facts.secretKeys, id) ? facts.secretKeys[id]! : [];
   if (!keys.includes('apiKey')) {
-    return 'credential-unavailable';
+    return false;
   }
   const { targetHeaders, targetHeader = 'authorization' } = transformation.apiKey!;
   for (const name of targetHeaders === undefined ? [targetHeader] : targetHeaders.names!) {
     const header = name.toLowerCase();
     const credential: Credential = { header, source, profile: refText(profile.ref), rule: rule.name };
-    changes.set(header, { kind: 'credential', credential });
+    changes.set(header, { kind: 'credential', credential, unit });
   }
-  return null;
+  return true;
+}
+
+/**
+ * Whether a credential may leave with this request: only to the name itself, and in cleartext only where a matching
+ * clause of its rule says http (D4, docs/architecture.md).
+ */
+function mayLeave({ clauses }: Unit, { destination, http }: Circumstances): boolean {
+  const cleartextIsMeant = clauses.some(({ schemes = [] }) => schemes.some((one) => one.toLowerCase() === 'http'));
+  return knownName(destination) === http.host && (http.scheme === 'https' || cleartextIsMeant);
 }
 
 /** §6.4: the namespace of the reference, else the profile's, else (a Global profile) the caller's. */
@@ -163,15 +158,32 @@ function secretOf({ credentialRef }: TokenTransformation, profile: SelectedProfi
   return { kind: 'Secret', namespace: namespace ?? home, name } as const;
 }
 
-/** The end of a walk that lets the request through. */
-function finish(changes: ReadonlyMap<string, HeaderChange>, seen: answers.Seen, http: HttpView): L7Decision {
-  if (http.method === 'CONNECT') {
+/** The end of a walk that lets the request through, unless it would carry a credential where it must not go. */
+function finish(
+  changes: ReadonlyMap<string, HeaderChange>,
+  seen: answers.Seen,
+  circumstances: Circumstances,
+): L7Decision {
+  const sorted = [...changes].sort(([a], [b]) => compareText(a, b));
+  const set: Record<string, string> = {};
+  const remove: string[] = [];
+  const credentials: Credential[] = [];
+  for (const [name, change] of sorted) {
+    if (change.kind === 'set') {
+      set[name] = change.value;
+    } else if (change.kind === 'remove') {
+      remove.push(name);
+    } else if (mayLeave(change.unit, circumstances)) {
+      credentials.push(change.credential);
+    } else {
+      const author = { profile: change.unit.profile.ref, rule: change.unit.rule.name };
+      const answer = answers.jsonAnswer(403, 'denied', 'credential-destination', author);
+      return answers.deny(seen, 'credential-destination', answer);
+    }
+  }
+  if (circumstances.http.method === 'CONNECT') {
     // A tunnel inside the tunnel would carry what no policy sees.
     return answers.deny(seen, 'unenforceable', answers.jsonAnswer(403, 'denied', 'unenforceable', null));
   }
-  const sorted = [...changes].sort(([a], [b]) => compareText(a, b));
-  const set = sorted.flatMap(([name, change]) => (change.kind === 'set' ? [[name, change.value] as const] : []));
-  const remove = sorted.flatMap(([name, change]) => (change.kind === 'remove' ? [name] : []));
-  const credentials = sorted.flatMap(([, change]) => (change.kind === 'credential' ? [change.credential] : []));
-  return answers.forward(seen, { set: Object.fromEntries(set), remove }, credentials);
+  return answers.forward(seen, { set, remove }, credentials);
 }

@@ -31,6 +31,9 @@ export const CREDENTIAL_UNAVAILABLE: Answer = {
   contentType: 'text/plain',
 };
 
+/** A CONNECT has no body that an MCP policy could judge; the specification gives the answer no body (§3.4). */
+export const CONNECT_WITHOUT_BODY: Answer = { ...NO_ANSWER, status: 500 };
+
 /** A denial that the policy gave no body for: JSON that says who denied and why (D10). */
 export function jsonAnswer(
   status: number,

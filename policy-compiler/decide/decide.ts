@@ -69,18 +69,14 @@ function decideInside(
 }
 
 /**
- * Whether the Host says what the connection says: the server name of intercepted TLS (egress-policy §10.6), and for a
- * connection to a name that name and, if Host has a port, the connection's port (docs/architecture.md).
+ * Whether the Host says what the connection says: the server name of intercepted TLS (egress-policy §10.6), and the
+ * name, for a connection to one (docs/architecture.md); then a written port has to be the connection's. A Host that is
+ * no host says nothing and is not let through anywhere.
  */
 function hostIsTrue(http: HttpView, destination: Destination, serverName: string | null): boolean {
-  if (serverName !== null && serverName !== http.host) {
-    return false;
-  }
-  const name = knownName(destination);
-  if (name === null) {
-    return true;
-  }
-  return name === http.host && (http.hostPort === null || http.hostPort === String(destination.port));
+  const names = [serverName, knownName(destination)].filter((name) => name !== null);
+  const portIsTrue = http.hostPort === null || http.hostPort === String(destination.port);
+  return !http.isMalformed && names.every((name) => name === http.host && portIsTrue);
 }
 
 function denyWithoutRule(reason: DenyReason): L7Decision {

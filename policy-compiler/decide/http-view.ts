@@ -1,4 +1,5 @@
 import type { DecisionRequest } from '../../api/decision.ts';
+import { addressFamily } from '../../base/addresses.ts';
 import { withoutDot } from './destination.ts';
 
 /** An HTTP request as policies see it (egress-policy §3.1). */
@@ -9,6 +10,8 @@ export interface HttpView {
   readonly host: string;
   /** The port written in the authority, as text; null when there is none. */
   readonly hostPort: string | null;
+  /** Whether the authority is more, or other, than a host and a port. */
+  readonly isMalformed: boolean;
   /** Destination port: it overrides the one in the authority. */
   readonly port: number;
   /** Raw path up to the first `?`. */
@@ -23,12 +26,13 @@ export interface HttpView {
 /** Reads the HTTP part of a request. */
 export function readHttp(http: NonNullable<DecisionRequest['http']>, scheme: 'http' | 'https', port: number): HttpView {
   const mark = http.path.indexOf('?');
-  const { host, hostPort } = readAuthority(http.authority);
+  const { host, hostPort, isMalformed } = readAuthority(http.authority);
   return {
     method: http.method,
     scheme,
     host,
     hostPort,
+    isMalformed,
     port,
     path: mark < 0 ? http.path : http.path.slice(0, mark),
     headers: gather([
@@ -40,21 +44,17 @@ export function readHttp(http: NonNullable<DecisionRequest['http']>, scheme: 'ht
   };
 }
 
-/** §3.1: cut at the first colon; brackets of an IPv6 address removed; an open bracket alone is kept whole. */
-function readAuthority(authority: string): { readonly host: string; readonly hostPort: string | null } {
-  const canonical = (text: string) => withoutDot(text.toLowerCase());
-  if (authority.startsWith('[')) {
-    const close = authority.indexOf(']');
-    if (close < 0) {
-      return { host: canonical(authority), hostPort: null };
-    }
-    const rest = authority.slice(close + 1);
-    return { host: canonical(authority.slice(1, close)), hostPort: rest === '' ? null : rest.replace(/^:/, '') };
-  }
-  const colon = authority.indexOf(':');
-  return colon < 0
-    ? { host: canonical(authority), hostPort: null }
-    : { host: canonical(authority.slice(0, colon)), hostPort: authority.slice(colon + 1) };
+/**
+ * §3.1: the host before the first colon, or the IPv6 address in brackets. Malformed is everything that programs read in
+ * different ways: other characters than those of host names (`user@host`, `a,b`), brackets around something else or left
+ * open, and a port that is not one to five digits. An empty authority is a host without a name.
+ */
+function readAuthority(authority: string): Pick<HttpView, 'host' | 'hostPort' | 'isMalformed'> {
+  const [, address, name, port = null] = /^(?:\[(.*?)\]|([^:]*))(?::(.*))?$/s.exec(authority) ?? [];
+  const host = address ?? name ?? authority;
+  const hostIsGood = address === undefined ? /^[A-Za-z0-9._-]*$/.test(host) : addressFamily(address) === 6;
+  const portIsGood = port === null || /^[0-9]{1,5}$/.test(port);
+  return { host: withoutDot(host.toLowerCase()), hostPort: port, isMalformed: !hostIsGood || !portIsGood };
 }
 
 /** Form decoding; a pair with a bad escape or a `;` is dropped and the others are kept. */

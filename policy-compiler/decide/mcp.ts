@@ -2,7 +2,7 @@ import { gunzipSync, inflateRawSync, inflateSync } from 'node:zlib';
 import type { McpToolPolicy } from '../../api/security-profile.ts';
 import type { HttpView } from './http-view.ts';
 
-/** What an `mcpToolPolicy` says about one request; `method` and `tool` are null where they cannot be read. */
+/** What an `mcpToolPolicy` says about one request; `method` is null where nothing governed can be read. */
 export interface McpVerdict {
   readonly method: string | null;
   readonly tool: string | null;
@@ -27,7 +27,7 @@ export function decideMcp(policy: McpToolPolicy, { headers, body }: HttpView): M
   }
   const { method, tool } = message;
   if (method !== GOVERNED) {
-    return { method, tool: null, action: 'allow' }; // 8
+    return { method: null, tool: null, action: 'allow' }; // 8
   }
   const versions = headers.get('mcp-protocol-version') ?? [];
   if (versions.length === 0 || !versions.every((version) => VERSIONS.includes(version))) {
