@@ -64,7 +64,7 @@ const portEntry: fc.Arbitrary<object> = fc.oneof(
 
 const trafficRule = fc
   .record({
-    action: fc.oneof({ weight: 3, arbitrary: fc.constant('allow') }, { weight: 2, arbitrary: fc.constant('reject') }),
+    action: fc.constantFrom('allow', 'reject'),
     to: sometimes(9, fc.array(peer, { minLength: 1, maxLength: 3 })),
     ports: sometimes(4, fc.array(portEntry, { minLength: 1, maxLength: 2 })),
   })
@@ -104,29 +104,28 @@ const valueTest = (names: readonly string[], values: readonly string[]) =>
     )
     .map(([name, type, value, regex]) => present({ name, type, value: type === 'Regex' ? regex : value }));
 
-/** How often the conditions of a clause are there, in tenths; each is rare, so that rules match now and then. */
-const CONDITION = 2;
-
-const clause = fc
-  .record({
-    domains: fc.array(domain, { minLength: 1, maxLength: 2 }),
-    methods: sometimes(
-      CONDITION,
-      fc.uniqueArray(pick(['GET', 'POST', 'PUT', 'CONNECT']), { minLength: 1, maxLength: 3 }),
-    ),
-    schemes: sometimes(CONDITION, fc.array(pick(['http', 'https', 'HTTP', 'ws']), { minLength: 1, maxLength: 2 })),
-    ports: sometimes(CONDITION, fc.array(pick(pools.PORTS), { minLength: 1, maxLength: 3 })),
-    paths: sometimes(4, fc.array(pick(pools.PATH_TESTS), { minLength: 1, maxLength: 2 })),
-    headers: sometimes(
-      CONDITION,
-      fc.array(valueTest(['x-a', 'X-A', 'x-b'], ['1', '12', '2']), { minLength: 1, maxLength: 2 }),
-    ),
-    queryParams: sometimes(
-      CONDITION,
-      fc.array(valueTest(['id', 'q'], ['7', 'a b', '77']), { minLength: 1, maxLength: 1 }),
-    ),
-  })
-  .map(present);
+/** A clause whose conditions are there with this probability (in tenths); rare, so that rules match now and then. */
+const clause = (tenths: number) =>
+  fc
+    .record({
+      domains: fc.array(domain, { minLength: 1, maxLength: 2 }),
+      methods: sometimes(
+        tenths,
+        fc.uniqueArray(pick(['GET', 'POST', 'PUT', 'CONNECT']), { minLength: 1, maxLength: 3 }),
+      ),
+      schemes: sometimes(tenths, fc.array(pick(['http', 'https', 'HTTP', 'ws']), { minLength: 1, maxLength: 2 })),
+      ports: sometimes(tenths, fc.array(pick(pools.PORTS), { minLength: 1, maxLength: 3 })),
+      paths: sometimes(tenths * 2, fc.array(pick(pools.PATH_TESTS), { minLength: 1, maxLength: 2 })),
+      headers: sometimes(
+        tenths,
+        fc.array(valueTest(['x-a', 'X-A', 'x-b'], ['1', '12', '2']), { minLength: 1, maxLength: 2 }),
+      ),
+      queryParams: sometimes(
+        tenths,
+        fc.array(valueTest(['id', 'q'], ['7', 'a b', '77']), { minLength: 1, maxLength: 1 }),
+      ),
+    })
+    .map(present);
 
 const block = fc
   .record({ statusCode: sometimes(5, pick([403, 451, 418])), body: sometimes(4, pick(['no', '', '{"error":"mine"}'])) })
@@ -203,17 +202,24 @@ function actions({ block: b = 3, bypass = 1, mcp = 1, headers = 3, token = 1 }: 
     .map(present);
 }
 
-/** Any profile, its rules with these actions; `domains` replaces the domains of every clause, `rules` is their number. */
-export function securityProfile(
-  weights: ActionWeights = {},
-  options: { readonly domains?: readonly string[]; readonly maxRules?: number } = {},
-): fc.Arbitrary<KubeObject> {
+/** What a scenario changes about the rules of profiles. */
+export interface RuleOptions {
+  /** Replaces the domains of every clause. */
+  readonly domains?: readonly string[];
+  readonly maxRules?: number;
+  /** How often each condition of a clause is there, in tenths. */
+  readonly conditions?: number;
+}
+
+/** Any profile, its rules with these actions. */
+export function securityProfile(weights: ActionWeights = {}, options: RuleOptions = {}): fc.Arbitrary<KubeObject> {
+  const { domains, maxRules = 3, conditions = 2 } = options;
   const clauses = fc
-    .array(clause, { minLength: 1, maxLength: 2 })
-    .map((all) => (options.domains === undefined ? all : all.map((one) => ({ ...one, domains: options.domains }))));
+    .array(clause(conditions), { minLength: 1, maxLength: 2 })
+    .map((all) => (domains === undefined ? all : all.map((one) => ({ ...one, domains }))));
   const rules = fc.array(fc.record({ match: clauses, actions: actions(weights) }), {
     minLength: 1,
-    maxLength: options.maxRules ?? 3,
+    maxLength: maxRules,
   });
   return fc.tuple(rules, meta(['SecurityProfile', 'GlobalSecurityProfile'])).map(([all, more]) => profile(all, more));
 }

@@ -8,6 +8,7 @@ import {
   distinct,
   invalidObject,
   openPolicies,
+  type RuleOptions,
   securityProfile,
   trafficPolicy,
 } from './generate-policies.ts';
@@ -89,78 +90,84 @@ const both = (...lists: readonly fc.Arbitrary<readonly KubeObject[]>[]) =>
   fc.tuple(...lists).map((parts) => parts.flat() as readonly KubeObject[]);
 
 const policies = distinct(trafficPolicy, 1, 3);
-const profiles = (weights: ActionWeights = {}, min = 1, max = 3, options = {}) =>
+const profiles = (weights: ActionWeights = {}, min = 1, max = 3, options: RuleOptions = {}) =>
   distinct(securityProfile(weights, options), min, max);
 const someTraffic = fc.oneof({ weight: 1, arbitrary: policies }, { weight: 2, arbitrary: openPolicies });
 
 const anyScheme: DraftParts['scheme'] = fc.constantFrom('http', 'https', 'tcp');
 const NONE: ActionWeights = { block: 0, bypass: 0, mcp: 0, headers: 0, token: 0 };
+const ANY_HOST = { domains: ['*'] };
+const MCP_RULES = { domains: ['*', 'a.test'], maxRules: 2, conditions: 1 };
+const CREDENTIAL_RULES = { domains: [...pools.NAMES], maxRules: 2, conditions: 1 };
+
+/** Requests that a rule about every name is likely to match. */
+const likely = { port: fc.constant(80), path: fc.constantFrom('/', '/v1/items', '/admin', '//admin') };
 
 /** Scenarios with their weights: each aims at one verdict that chance alone would rarely give. */
 const SCENARIOS: readonly (readonly [number, fc.Arbitrary<Scenario>])[] = [
   [
-    7,
+    10,
     scenario('own address', both(someTraffic, profiles({}, 0, 1)), {
       to: towards.toAddress(pools.OWN_ADDRESSES),
       scheme: anyScheme,
     }),
   ],
-  [10, scenario('link-local', policies, { to: towards.toAddress(pools.LINK_LOCAL), scheme: anyScheme })],
+  [12, scenario('link-local', policies, { to: towards.toAddress(pools.LINK_LOCAL), scheme: anyScheme })],
   [
-    10,
+    9,
     scenario('invalid object', both(distinct(invalidObject, 1, 2), someTraffic, profiles({}, 0, 1)), {
       scheme: anyScheme,
     }),
   ],
-  [14, scenario('address', policies, { to: towards.toAddress(pools.ADDRESSES), scheme: anyScheme })],
+  [20, scenario('address', policies, { to: towards.toAddress(pools.ADDRESSES), scheme: anyScheme })],
   [20, scenario('name', both(policies, profiles({}, 0, 1)), { to: towards.byName, scheme: anyScheme })],
-  [20, scenario('http', both(openPolicies, profiles({}, 1, 3)))],
-  [12, scenario('any host', both(openPolicies, profiles({}, 1, 2, { domains: ['*'] })))],
+  [14, scenario('http', both(openPolicies, profiles({ bypass: 3 }, 1, 3)))],
+  [16, scenario('any host', both(openPolicies, profiles({ bypass: 3 }, 1, 2, ANY_HOST)), likely)],
+  [12, scenario('headers', both(openPolicies, profiles({ ...NONE, headers: 9, bypass: 2 }, 1, 2, ANY_HOST)), likely)],
   [
-    18,
-    scenario('tls', both(openPolicies, profiles({}, 1, 2)), {
+    16,
+    scenario('tls', both(openPolicies, profiles({ block: 5 }, 1, 2)), {
       scheme: fc.constant('https'),
       port: fc.constantFrom(443, 443, 8443),
       sni: SERVER_NAMES,
     }),
   ],
-  [10, scenario('raw', both(openPolicies, profiles({ block: 5 }, 1, 2)), { scheme: fc.constant('tcp') })],
   [
-    9,
+    16,
+    scenario('raw', both(openPolicies, profiles({ block: 5 }, 1, 3)), {
+      scheme: fc.constant('tcp'),
+      to: towards.byName,
+    }),
+  ],
+  [
+    14,
     scenario('forged host', both(openPolicies, profiles({ bypass: 0 }, 1, 2)), {
       authority: FORGED_HOSTS,
       scheme: fc.constantFrom('http', 'https'),
     }),
   ],
   [
-    14,
-    scenario(
-      'mcp',
-      both(
-        openPolicies,
-        profiles({ ...NONE, mcp: 9, headers: 2, bypass: 1 }, 1, 2, { domains: ['*', 'a.test'], maxRules: 2 }),
+    18,
+    scenario('mcp', both(openPolicies, profiles({ ...NONE, mcp: 9, headers: 2, bypass: 1 }, 1, 2, MCP_RULES)), {
+      ...MCP_CALL,
+      ...likely,
+    }),
+  ],
+  [
+    42,
+    scenario('credential', both(openPolicies, profiles({ ...NONE, token: 9, headers: 3 }, 1, 2, CREDENTIAL_RULES)), {
+      sandbox: fc.constantFrom('uid-1', 'uid-1', 'uid-1', 'uid-2', 'uid-3'),
+      scheme: fc.constantFrom('https', 'https', 'http'),
+      port: fc.constantFrom(443, 443, 80),
+      to: fc.oneof(
+        { weight: 6, arbitrary: towards.byName },
+        { weight: 1, arbitrary: towards.toAddress(pools.ADDRESSES) },
       ),
-      MCP_CALL,
-    ),
+      path: fc.constantFrom('/', '/v1/items', '/admin'),
+    }),
   ],
   [
-    14,
-    scenario(
-      'credential',
-      both(openPolicies, profiles({ ...NONE, token: 9, headers: 3 }, 1, 2, { domains: [...pools.NAMES], maxRules: 2 })),
-      {
-        scheme: fc.constantFrom('https', 'https', 'http'),
-        port: fc.constantFrom(443, 443, 80),
-        to: fc.oneof(
-          { weight: 6, arbitrary: towards.byName },
-          { weight: 1, arbitrary: towards.toAddress(pools.ADDRESSES) },
-        ),
-        path: fc.constantFrom('/', '/v1/items', '/admin'),
-      },
-    ),
-  ],
-  [
-    9,
+    13,
     scenario('connect', both(openPolicies, profiles({ block: 1, mcp: 0 }, 0, 2)), { method: fc.constant('CONNECT') }),
   ],
 ];
