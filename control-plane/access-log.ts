@@ -94,7 +94,8 @@ function receive(message: LogMessage, logName: string, sidecarOf: string | null,
     if (logName === LOG_TUNNEL && entry.response?.responseCode?.value === 200) {
       continue; // The decisions about what is inside an open tunnel come by themselves.
     }
-    const sandbox = entry.commonProperties?.customTags?.['sandbox'] ?? '';
+    const tags = entry.commonProperties?.customTags ?? {};
+    const sandbox = known(tags['sandbox']) || known(tags['processor.sandbox']);
     if (sandbox !== '') {
       options.log.add(sandbox, requestRecord(sandbox, logName, entry, options.clock));
     }
@@ -126,7 +127,7 @@ function requestRecord(sandbox: string, logName: string, entry: HttpEntry, clock
   const details = entry.response?.responseCodeDetails ?? '';
   const rules = decided(tags['rules'] ?? '');
   const answered = decodeDetails(details);
-  const byProcessor = answered !== null || tags['action'] === 'processor';
+  const byProcessor = answered !== null || tags['action'] === 'processor' || known(tags['processor.sandbox']) !== '';
   const action = known(tags['action']);
   return {
     ...base(common, clock),

@@ -1,0 +1,99 @@
+import { any, type EnvoyJson } from '../proto/resource.ts';
+import { CLUSTER, type ResourceJson, resourceJson } from './output.ts';
+
+type ClusterJson = EnvoyJson['envoy.config.cluster.v3.Cluster'];
+type Protocol = 'h1' | 'h2';
+
+/** No limits of Envoy's own: they would count all sandboxes together, and stale routes are retried (D12). */
+const UNLIMITED: NonNullable<ClusterJson['circuitBreakers']> = {
+  thresholds: [
+    { maxConnections: 1_000_000, maxPendingRequests: 1_000_000, maxRequests: 1_000_000, maxRetries: 1_000_000 },
+  ],
+};
+
+/**
+ * Per protocol: `od_…` dials the Pod that the route names; `missloop_…` leads to the listener `miss`; `hot_…` tries the
+ * first and then the second, so that a stale route ends at the processor; `od_meta_…` dials what the processor said.
+ */
+export function ingressClusters(): readonly ResourceJson[] {
+  return (['h1', 'h2'] as const).flatMap((protocol) => {
+    const names = [`od_${protocol}`, `missloop_${protocol}`] as const;
+    return [
+      cluster(names[0], originalDestination(protocol, '0.5s')),
+      cluster(names[1], missLoop(protocol)),
+      resourceJson(
+        CLUSTER,
+        `hot_${protocol}`,
+        composite(`hot_${protocol}`, names),
+        [],
+        names.map((name) => ({ type: CLUSTER, name })),
+      ),
+      cluster(`od_meta_${protocol}`, {
+        ...originalDestination(protocol, '5s'),
+        originalDstLbConfig: { metadataKey: { key: 'envoy.lb.original_dst', path: [{ key: 'host' }] } },
+      }),
+    ];
+  });
+}
+
+function cluster(name: string, json: Omit<ClusterJson, 'name'>): ResourceJson {
+  return resourceJson(CLUSTER, name, { name, circuitBreakers: UNLIMITED, ...json } as ClusterJson, []);
+}
+
+function originalDestination(protocol: Protocol, connectTimeout: string): Omit<ClusterJson, 'name'> {
+  return { type: 'ORIGINAL_DST', lbPolicy: 'CLUSTER_PROVIDED', connectTimeout, ...spoken(protocol) };
+}
+
+function spoken(protocol: Protocol): Pick<ClusterJson, 'typedExtensionProtocolOptions'> {
+  const explicit = protocol === 'h2' ? { http2ProtocolOptions: {} } : { httpProtocolOptions: {} };
+  return {
+    typedExtensionProtocolOptions: {
+      'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': any(
+        'envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
+        { explicitHttpConfig: explicit },
+      ),
+    },
+  };
+}
+
+function missLoop(protocol: Protocol): Omit<ClusterJson, 'name'> {
+  return {
+    type: 'STATIC',
+    connectTimeout: '1s',
+    ...spoken(protocol),
+    loadAssignment: {
+      clusterName: `missloop_${protocol}`,
+      endpoints: [
+        {
+          lbEndpoints: [
+            { endpoint: { address: { envoyInternalAddress: { serverListenerName: 'miss', endpointId: protocol } } } },
+          ],
+        },
+      ],
+    },
+    transportSocket: {
+      name: 'internal_upstream',
+      typedConfig: any('envoy.extensions.transport_sockets.internal_upstream.v3.InternalUpstreamTransport', {
+        transportSocket: {
+          name: 'raw_buffer',
+          typedConfig: any('envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer', {}),
+        },
+      }),
+    },
+  };
+}
+
+function composite(name: string, members: readonly string[]): ClusterJson {
+  return {
+    name,
+    connectTimeout: '1s',
+    lbPolicy: 'CLUSTER_PROVIDED',
+    circuitBreakers: UNLIMITED,
+    clusterType: {
+      name: 'envoy.clusters.composite',
+      typedConfig: any('envoy.extensions.clusters.composite.v3.ClusterConfig', {
+        clusters: members.map((member) => ({ name: member })),
+      }),
+    },
+  };
+}

@@ -1,0 +1,214 @@
+import { type AnyJson, any, type EnvoyJson } from '../proto/resource.ts';
+import type { IngressSettings } from './ingress.ts';
+import { FALL_THROUGH } from './ingress-fallback.ts';
+import { ADS } from './output.ts';
+
+type ListenerJson = EnvoyJson['envoy.config.listener.v3.Listener'];
+type ManagerJson = EnvoyJson['envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager'];
+type HttpFilterJson = EnvoyJson['envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter'];
+type MutationsJson = EnvoyJson['envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation'];
+
+/** Names of the filters that routes configure. */
+export const PROCESSOR = 'processor';
+export const TARGET_FILTER = 'target';
+
+/** Metadata namespace of routes and of the processor's answers, read by the access log. */
+export const METADATA_NAMESPACE = 'sandgate';
+
+/** Filter state with the id whose token a hot route has checked. */
+export const HOT_ID_STATE = 'sandgate.hot.id';
+
+/** Header by which the miss listener, and nobody else, tells the processor that id. */
+export const HOT_ID_HEADER = 'x-sandgate-hot';
+
+/** Log name of requests to sandboxes. */
+export const LOG_INGRESS = 'sandgate.ingress';
+
+/** Longer than a request is held while its sandbox wakes. */
+const IDLE = '600s';
+
+/** The public listener: scope by host name, then the hot route, or the processor for everything else. */
+export function ingressListener(settings: IngressSettings): ListenerJson {
+  return {
+    name: 'ingress',
+    address: { pipe: { path: settings.ingressSocket, mode: 0o600 } },
+    perConnectionBufferLimitBytes: 1024 * 1024,
+    filterChains: [
+      {
+        filters: [
+          manager({
+            statPrefix: 'ingress',
+            useRemoteAddress: true,
+            ...early({
+              mutations: [
+                ...['x-sandgate-', 'x-sbx-', 'x-envoy-'].map((prefix) => ({
+                  removeOnMatch: { keyMatcher: { prefix, ignoreCase: true } },
+                })),
+                {
+                  append: {
+                    header: { key: 'x-sbx-scope', value: scopeKey(settings) },
+                    appendAction: 'OVERWRITE_IF_EXISTS_OR_ADD' as const,
+                  },
+                },
+              ],
+            }),
+            scopedRoutes: {
+              name: 'ingress',
+              scopeKeyBuilder: {
+                fragments: [{ headerValueExtractor: { name: 'x-sbx-scope', elementSeparator: '-', index: 1 } }],
+              },
+              rdsConfigSource: ADS,
+              scopedRds: { scopedRdsConfigSource: ADS },
+            },
+          }),
+        ],
+      },
+    ],
+  };
+}
+
+/**
+ * The port is cut off where clients send one; Host itself stays as it was sent (findings on the port in Host, D5). The
+ * scope key is what follows the first `-`.
+ */
+function scopeKey({ publicPort }: IngressSettings): string {
+  return publicPort === 80 ? '%REQ(:authority)%' : '%CEL(re.extract(request.host,"^([^:]*)",r"\\1"))%';
+}
+
+/** Where a hot route leads when its Pod cannot be reached: the processor decides anew about a verified id (D12). */
+export function missListener(): ListenerJson {
+  return {
+    name: 'miss',
+    internalListener: {},
+    perConnectionBufferLimitBytes: 1024 * 1024,
+    filterChains: [
+      {
+        filters: [
+          manager({
+            statPrefix: 'miss',
+            useRemoteAddress: false,
+            skipXffAppend: true,
+            ...early({
+              mutations: [
+                {
+                  append: {
+                    header: { key: HOT_ID_HEADER, value: `%FILTER_STATE(${HOT_ID_STATE}:PLAIN)%` },
+                    appendAction: 'OVERWRITE_IF_EXISTS_OR_ADD',
+                  },
+                },
+              ],
+            }),
+            routeConfig: {
+              name: 'miss',
+              virtualHosts: [{ name: 'miss', domains: ['*'], routes: [...FALL_THROUGH] }],
+            },
+          }),
+        ],
+      },
+    ],
+  };
+}
+
+function early(mutations: MutationsJson): Pick<ManagerJson, 'earlyHeaderMutationExtensions'> {
+  return {
+    earlyHeaderMutationExtensions: [
+      {
+        name: 'own-headers',
+        typedConfig: any('envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation', mutations),
+      },
+    ],
+  };
+}
+
+/** Edge settings; the path and odd header names pass as they are (D8). */
+function manager(own: Partial<ManagerJson>): { readonly name: string; readonly typedConfig: AnyJson } {
+  return {
+    name: 'requests',
+    typedConfig: any('envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager', {
+      codecType: 'AUTO',
+      streamIdleTimeout: IDLE,
+      requestHeadersTimeout: '30s',
+      drainTimeout: '1s',
+      delayedCloseTimeout: '1s',
+      commonHttpProtocolOptions: { idleTimeout: '3600s' },
+      http2ProtocolOptions: { maxConcurrentStreams: 1000 },
+      upgradeConfigs: [{ upgradeType: 'websocket' }],
+      httpFilters: [portOfHost(), processor(), target(), router()],
+      accessLog: [accessLog()],
+      ...own,
+    } as ManagerJson),
+  };
+}
+
+function portOfHost(): HttpFilterJson {
+  return {
+    name: 'port',
+    typedConfig: any('envoy.extensions.filters.http.header_to_metadata.v3.Config', {
+      requestRules: [
+        {
+          header: ':authority',
+          onHeaderPresent: {
+            metadataNamespace: 'sbx',
+            key: 'port',
+            type: 'STRING',
+            regexValueRewrite: { pattern: { regex: '^([0-9]{1,5})-.*$' }, substitution: '\\1' },
+          },
+        },
+      ],
+    }),
+  };
+}
+
+/** On wherever no hot route says otherwise; it may hold a request for as long as a sandbox takes to wake. */
+function processor(): HttpFilterJson {
+  return {
+    name: PROCESSOR,
+    typedConfig: any('envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor', {
+      grpcService: { envoyGrpc: { clusterName: 'processor' }, timeout: '0s' },
+      failureModeAllow: false,
+      statusOnError: { code: 'ServiceUnavailable' },
+      messageTimeout: '5s',
+      maxMessageTimeout: '130s',
+      processingMode: {
+        requestHeaderMode: 'SEND',
+        responseHeaderMode: 'SKIP',
+        requestBodyMode: 'NONE',
+        responseBodyMode: 'NONE',
+        requestTrailerMode: 'SKIP',
+        responseTrailerMode: 'SKIP',
+      },
+      metadataOptions: { receivingNamespaces: { untyped: ['envoy.lb.original_dst', METADATA_NAMESPACE] } },
+    }),
+  };
+}
+
+function target(): HttpFilterJson {
+  return { name: TARGET_FILTER, typedConfig: any('envoy.extensions.filters.http.set_filter_state.v3.Config', {}) };
+}
+
+function router(): HttpFilterJson {
+  return {
+    name: 'envoy.filters.http.router',
+    typedConfig: any('envoy.extensions.filters.http.router.v3.Router', {}),
+  };
+}
+
+/** No header is logged: one of them is the access token (D7). */
+function accessLog(): EnvoyJson['envoy.config.accesslog.v3.AccessLog'] {
+  return {
+    name: 'requests',
+    typedConfig: any('envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig', {
+      commonConfig: {
+        logName: LOG_INGRESS,
+        transportApiVersion: 'V3',
+        grpcService: { envoyGrpc: { clusterName: 'xds' }, timeout: '5s' },
+        bufferFlushInterval: '1s',
+        customTags: [
+          { tag: 'sandbox', value: `%METADATA(ROUTE:${METADATA_NAMESPACE}:sandbox)%` },
+          { tag: 'action', value: `%METADATA(ROUTE:${METADATA_NAMESPACE}:action)%` },
+          { tag: 'processor.sandbox', value: `%DYNAMIC_METADATA(${METADATA_NAMESPACE}:sandbox)%` },
+        ],
+      },
+    }),
+  };
+}
