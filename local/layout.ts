@@ -144,7 +144,7 @@ export async function runningPlanes(): Promise<string[]> {
 
 /**
  * The directory that a command speaks about: the given one, else `SANDGATE_DIR`, else the working directory if it holds
- * `.sandgate/`, else the one plane that this user has running (D16). Throws `no-plane` when there is none or more than one.
+ * `.sandgate/`, or its `.local/`, where `npm start` puts it, else the one plane that this user has running (D16). Throws `no-plane` when there is none or more than one.
  */
 export async function planeDirectory(given?: string): Promise<string> {
   const named = given ?? process.env['SANDGATE_DIR'];
@@ -153,6 +153,10 @@ export async function planeDirectory(given?: string): Promise<string> {
   }
   if ((await stat('.sandgate').catch(() => null))?.isDirectory() === true) {
     return process.cwd();
+  }
+  // What `npm start` runs in a checkout.
+  if ((await stat(join('.local', '.sandgate')).catch(() => null))?.isDirectory() === true) {
+    return resolve('.local');
   }
   const running = await runningPlanes();
   if (running.length === 1) {
