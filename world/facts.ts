@@ -1,12 +1,12 @@
 import type { HostEntry, PolicyFacts } from '../api/facts.ts';
-import { kindNamed } from '../api/kinds.ts';
 import type { KubeObject } from '../api/object.ts';
-import { validateObject } from '../api/validate.ts';
+import { canonicalJson } from '../base/canonical.ts';
+import { Kept, KeptByKey } from './keep.ts';
 import type { LastGood } from './last-good.ts';
-import { type PolicyCheck, type PolicyRecords, policyRecords } from './records.ts';
-import { podAddresses, sandboxFacts } from './sandboxes.ts';
+import { PolicyForms } from './records.ts';
+import { podFacts, sandboxFacts } from './sandboxes.ts';
 import { usableKeys } from './secrets.ts';
-import { serviceFacts } from './services.ts';
+import { ServiceAddresses } from './services.ts';
 
 /** The objects that facts are made from, each list in the order of namespace and name. */
 export interface WorldObjects {
@@ -27,60 +27,73 @@ export interface WorldSettings {
 
 /** What is kept besides the objects. */
 export interface KeptState {
+  /** Persisted last good forms of policies, by uid. */
   readonly lastGood: ReadonlyMap<string, LastGood>;
-  /** This process's own memory of good forms; kept up to date by {@link buildFacts}. */
-  readonly remembered: Map<string, LastGood>;
   readonly virtualAddresses: Readonly<Record<string, string>>;
 }
 
-/** Checks a policy against schema and meaning (D2), once per stored form. */
-export function policyCheck(): PolicyCheck {
-  const known = new WeakMap<KubeObject, ReturnType<PolicyCheck>>();
-  return (object) => {
-    const cached = known.get(object);
-    if (cached !== undefined) {
-      return cached;
-    }
-    const { invalid } = validateObject(object);
-    const kind = kindNamed(object.kind);
-    const defaulted = invalid.length > 0 || kind === undefined ? null : kind.defaults(object);
-    const result = { errors: invalid, defaulted } as ReturnType<PolicyCheck>;
-    known.set(object, result);
-    return result;
-  };
+type Facts<K extends keyof PolicyFacts> = PolicyFacts[K];
+
+/**
+ * Makes the facts of all decisions from objects, settings and kept state. Sorted, so that equal worlds are equal
+ * whatever they were before; entries of unchanged objects stay the same entries (see `keep.ts`).
+ */
+export class FactsBuilder {
+  readonly #policies = new PolicyForms();
+  readonly #services = new ServiceAddresses();
+  readonly #sandboxes = new Kept<[readonly KubeObject[], readonly KubeObject[]], Facts<'sandboxes'>>();
+  readonly #sandbox = new KeptByKey<Facts<'sandboxes'>[number]>(sameJson);
+  readonly #pods = new Kept<[readonly KubeObject[]], Facts<'pods'>>();
+  readonly #pod = new KeptByKey<Facts<'pods'>[number]>(sameJson);
+  readonly #secretKeys = new Kept<[readonly KubeObject[]], Facts<'secretKeys'>>();
+  readonly #keys = new KeptByKey<readonly string[]>(sameJson);
+
+  build(objects: WorldObjects, settings: WorldSettings, kept: KeptState): PolicyFacts {
+    const { records, invalidSpecs } = this.#policies.choose(objects.policies, kept.lastGood);
+    const pods = this.#pods.get([objects.pods], (all) => this.#podFacts(all));
+    return {
+      sandboxes: this.#sandboxes.get([objects.sandboxes, objects.pods], (...lists) => this.#sandboxFacts(...lists)),
+      policies: records,
+      services: this.#services.of(objects.services, objects.endpointSlices, pods),
+      pods,
+      invalidSpecs,
+      secretKeys: this.#secretKeys.get([objects.secrets], (all) => this.#keyFacts(all)),
+      hosts: settings.hosts,
+      virtualAddresses: kept.virtualAddresses,
+      rootNamespace: settings.rootNamespace,
+    };
+  }
+
+  #sandboxFacts(sandboxes: readonly KubeObject[], pods: readonly KubeObject[]): Facts<'sandboxes'> {
+    const podByName = new Map(pods.map((pod) => [nameText(pod), pod]));
+    this.#sandbox.turn();
+    return sandboxes.flatMap((sandbox) => {
+      const { uid = '' } = sandbox.metadata;
+      const pod = podByName.get(nameText(sandbox));
+      return uid === '' ? [] : [this.#sandbox.get(uid, [sandbox, pod], () => sandboxFacts(sandbox, pod))];
+    });
+  }
+
+  #podFacts(pods: readonly KubeObject[]): Facts<'pods'> {
+    this.#pod.turn();
+    return pods.map((pod) => this.#pod.get(nameText(pod), [pod], () => podFacts(pod)));
+  }
+
+  #keyFacts(secrets: readonly KubeObject[]): Facts<'secretKeys'> {
+    this.#keys.turn();
+    return Object.fromEntries(
+      secrets.map((secret) => {
+        const name = nameText(secret);
+        return [name, this.#keys.get(name, [secret], () => usableKeys(secret))];
+      }),
+    );
+  }
 }
 
-/** Makes the facts of all decisions from objects, settings and kept state. Sorted, so that equal worlds are equal. */
-export function buildFacts(
-  objects: WorldObjects,
-  settings: WorldSettings,
-  kept: KeptState,
-  check: PolicyCheck,
-): PolicyFacts {
-  const podByName = new Map(objects.pods.map((pod) => [`${pod.metadata.namespace}/${pod.metadata.name}`, pod]));
-  const { records, invalidSpecs }: PolicyRecords = policyRecords(
-    objects.policies,
-    kept.lastGood,
-    kept.remembered,
-    check,
-  );
-  return {
-    sandboxes: objects.sandboxes
-      .filter((sandbox) => (sandbox.metadata.uid ?? '') !== '')
-      .map((sandbox) => sandboxFacts(sandbox, podByName.get(`${sandbox.metadata.namespace}/${sandbox.metadata.name}`))),
-    policies: records,
-    services: serviceFacts(objects.services, objects.endpointSlices, objects.pods),
-    pods: objects.pods.map((pod) => ({
-      namespace: pod.metadata.namespace ?? '',
-      labels: pod.metadata.labels ?? {},
-      addresses: podAddresses(pod),
-    })),
-    invalidSpecs,
-    secretKeys: Object.fromEntries(
-      objects.secrets.map((secret) => [`${secret.metadata.namespace}/${secret.metadata.name}`, usableKeys(secret)]),
-    ),
-    hosts: settings.hosts,
-    virtualAddresses: kept.virtualAddresses,
-    rootNamespace: settings.rootNamespace,
-  };
+function nameText({ metadata }: KubeObject): string {
+  return `${metadata.namespace}/${metadata.name}`;
+}
+
+function sameJson(a: unknown, b: unknown): boolean {
+  return canonicalJson(a) === canonicalJson(b);
 }

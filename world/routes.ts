@@ -33,6 +33,8 @@ export interface RouteRecord {
   readonly pausing: boolean;
   /** Whether it is asleep and can be resumed. */
   readonly asleep: boolean;
+  /** Whether it has ended or is about to: a wake has nothing to wait for. */
+  readonly ended: boolean;
 }
 
 const LEGACY_TOKEN = 'e2b.agents.kruise.io/envd-access-token';
@@ -63,6 +65,7 @@ export function routeOf(sandbox: KubeObject, now: number): RouteRecord {
     pauseTimeoutMs: timeout !== null && timeout > 0 ? timeout : null,
     pausing: (member(spec, 'paused') === true && phase === 'Running') || (phase === 'Paused' && !paused),
     asleep: phase === 'Paused' && paused,
+    ended: hasEnded(sandbox, now),
   };
 }
 
@@ -71,21 +74,17 @@ function stateOf({ metadata, spec, status }: KubeObject, now: number): RouteStat
   const phase = member(status, 'phase');
   const conditions = member(status, 'conditions') as readonly Condition[] | undefined;
   const isReady = findCondition(conditions, 'Ready')?.status === 'True';
-  const shutdown = Date.parse(String(member(spec, 'shutdownTime') ?? ''));
   const isPooled = metadata.ownerReferences?.some(
     ({ kind, controller }) => kind === 'SandboxSet' && controller === true,
   );
   if ((member(member(status, 'podInfo'), 'podIP') ?? '') === '') {
     return 'creating';
   }
-  if (metadata.deletionTimestamp !== undefined || shutdown < now) {
+  if (hasEnded({ metadata, spec, status }, now)) {
     return 'dead';
   }
   if (phase === 'Pending') {
     return 'creating';
-  }
-  if (phase === 'Succeeded' || phase === 'Failed' || phase === 'Terminating') {
-    return 'dead';
   }
   if (isPooled === true) {
     return isReady ? 'available' : 'creating';
@@ -94,6 +93,19 @@ function stateOf({ metadata, spec, status }: KubeObject, now: number): RouteStat
     return member(spec, 'paused') === true ? 'paused' : isReady ? 'running' : 'dead';
   }
   return 'paused';
+}
+
+/** Rows 1, 2 and 4 of ingress-gateway §4.1; exactly at its shutdown time a sandbox is still alive. */
+function hasEnded({ metadata, spec, status }: Pick<KubeObject, 'metadata' | 'spec' | 'status'>, now: number): boolean {
+  const shutdown = Date.parse(String(member(spec, 'shutdownTime') ?? ''));
+  const phase = member(status, 'phase');
+  return (
+    metadata.deletionTimestamp !== undefined ||
+    shutdown < now ||
+    phase === 'Succeeded' ||
+    phase === 'Failed' ||
+    phase === 'Terminating'
+  );
 }
 
 /** How long the holder of a token learns that its sandbox is gone (D9). */

@@ -1,4 +1,4 @@
-import type { SandboxFacts } from '../api/facts.ts';
+import type { PolicyFacts, SandboxFacts } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalAddress } from '../base/addresses.ts';
 
@@ -19,14 +19,42 @@ export function subjectLabels(sandbox: KubeObject): Readonly<Record<string, stri
 
 /** A Sandbox as a subject of policy; `pod` is the Pod of the same name, or undefined. */
 export function sandboxFacts(sandbox: KubeObject, pod: KubeObject | undefined): SandboxFacts {
-  const owned = pod?.metadata.ownerReferences?.some((owner) => owner.uid === sandbox.metadata.uid) === true;
+  const owned = pod !== undefined && ownerUids(pod).includes(sandbox.metadata.uid ?? '');
   return {
     uid: sandbox.metadata.uid ?? '',
     namespace: sandbox.metadata.namespace ?? '',
     name: sandbox.metadata.name,
     labels: subjectLabels(sandbox),
-    addresses: owned && pod !== undefined ? podAddresses(pod) : [],
+    addresses: owned ? podAddresses(pod) : [],
   };
+}
+
+/** A Pod as a destination of policy. */
+export function podFacts(pod: KubeObject): PolicyFacts['pods'][number] {
+  return {
+    namespace: pod.metadata.namespace ?? '',
+    labels: pod.metadata.labels ?? {},
+    addresses: podAddresses(pod),
+  };
+}
+
+/** Uid of the Pod that belongs to each Sandbox, by Sandbox uid. */
+export function podUidsOf(pods: readonly KubeObject[]): ReadonlyMap<string, string> {
+  const pairs = pods.flatMap((pod) => {
+    const { uid = '' } = pod.metadata;
+    const [owner] = uid === '' ? [] : ownerUids(pod, 'Sandbox');
+    return owner === undefined ? [] : [[owner, uid] as const];
+  });
+  return new Map(pairs);
+}
+
+/** Uids of the owners that are written down in an object, of one kind or of any. */
+function ownerUids(object: KubeObject, kind?: string): readonly string[] {
+  const owners: unknown = object.metadata.ownerReferences;
+  return (Array.isArray(owners) ? owners : [])
+    .filter((owner: unknown) => kind === undefined || member(owner, 'kind') === kind)
+    .map((owner: unknown) => member(owner, 'uid'))
+    .filter((uid) => typeof uid === 'string');
 }
 
 /** Every address of a Pod, canonical, in the order of its status. */

@@ -1,5 +1,6 @@
 import { VIRTUAL_RANGE } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
+import { canonicalAddress } from '../base/addresses.ts';
 import { CodedError } from '../base/errors.ts';
 import { member } from './sandboxes.ts';
 
@@ -46,20 +47,26 @@ function offsetOf(address: string): number {
   return address.split('.').reduce((value, part) => value * 256 + Number(part), 0) - BASE;
 }
 
-/** The stored addresses; entries that are no address of the range are left out. */
+/**
+ * The stored addresses, sorted by name. Entries that are no address of the range are left out, and so is every later
+ * name of one address, should somebody have written it twice: it gets an address of its own again.
+ */
 export function readVirtualAddresses(configMap: KubeObject | undefined): Readonly<Record<string, string>> {
   const data = configMap?.['data'];
-  if (data === null || typeof data !== 'object') {
-    return {};
-  }
-  const entries = Object.keys(data).map((name) => [name, member(data, name)] as const);
-  return Object.fromEntries(
-    entries.filter(
-      (entry): entry is readonly [string, string] =>
-        typeof entry[1] === 'string' &&
-        /^\d+\.\d+\.\d+\.\d+$/.test(entry[1]) &&
-        offsetOf(entry[1]) >= FIRST &&
-        offsetOf(entry[1]) < SIZE,
-    ),
-  );
+  const names = data !== null && typeof data === 'object' ? Object.keys(data).sort() : [];
+  const taken = new Set<string>();
+  const entries = names.flatMap((name): [string, string][] => {
+    const address = member(data, name);
+    if (typeof address !== 'string' || !isOfRange(address) || taken.has(address)) {
+      return [];
+    }
+    taken.add(address);
+    return [[name, address]];
+  });
+  return Object.fromEntries(entries);
+}
+
+function isOfRange(address: string): boolean {
+  const offset = canonicalAddress(address) === address && !address.includes(':') ? offsetOf(address) : -1;
+  return offset >= FIRST && offset < SIZE;
 }

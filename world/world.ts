@@ -5,13 +5,16 @@
 import type { PolicyFacts } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalJson } from '../base/canonical.ts';
+import { errorText } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
 import type { Redacted } from '../base/redacted.ts';
 import { Informer } from '../store/informer.ts';
 import type { ObjectStore } from '../store/object-store.ts';
-import { buildFacts, policyCheck, type WorldSettings } from './facts.ts';
+import { FactsBuilder, type WorldSettings } from './facts.ts';
+import { Kept } from './keep.ts';
 import { type LastGood, readLastGood } from './last-good.ts';
 import { POLICY_KINDS } from './records.ts';
+import { podUidsOf } from './sandboxes.ts';
 import { secretValue } from './secrets.ts';
 import { readVirtualAddresses, VIRTUAL_ADDRESSES } from './virtual-addresses.ts';
 
@@ -38,6 +41,8 @@ export interface WorldView {
   readonly policies: readonly KubeObject[];
   /** Uid of the Pod that belongs to each sandbox, by Sandbox uid. */
   readonly podUids: ReadonlyMap<string, string>;
+  /** The persisted last good forms of policies, by the policy's uid. */
+  readonly lastGood: ReadonlyMap<string, LastGood>;
   /** A Secret's value as it is at this moment: resolved late, never part of facts or hashes (D7). */
   secret(namespace: string, name: string, key: string): Redacted<string> | null;
 }
@@ -54,8 +59,11 @@ export interface WorldOptions {
 export class World {
   readonly #informers: ReadonlyMap<WatchedKind, Informer>;
   readonly #options: WorldOptions;
-  readonly #check = policyCheck();
-  readonly #remembered = new Map<string, LastGood>();
+  readonly #facts = new FactsBuilder();
+  readonly #policies = new Kept<(readonly KubeObject[])[], readonly KubeObject[]>();
+  readonly #lastGood = new Kept<[readonly KubeObject[]], ReadonlyMap<string, LastGood>>();
+  readonly #virtual = new Kept<[KubeObject | undefined], Readonly<Record<string, string>>>();
+  readonly #podUids = new Kept<[readonly KubeObject[]], ReadonlyMap<string, string>>();
   readonly #listeners = new Set<(view: WorldView) => void>();
   #settings: WorldSettings;
   #timer: NodeJS.Timeout | null = null;
@@ -119,46 +127,55 @@ export class World {
     }
     this.#timer = setTimeout(() => {
       this.#timer = null;
+      this.#move();
+    }, this.#options.gatherMs ?? 5);
+  }
+
+  /** Makes the next state and shows it. Neither an object nor a listener that breaks it stops the world. */
+  #move(): void {
+    try {
       const view = this.#rebuild();
       for (const listener of this.#listeners) {
-        listener(view);
+        this.#show(listener, view);
       }
-    }, this.#options.gatherMs ?? 5);
+    } catch (error) {
+      this.#options.logger.error({ error: errorText(error) }, 'the world could not be made anew; the last state stays');
+    }
+  }
+
+  #show(listener: (view: WorldView) => void, view: WorldView): void {
+    try {
+      listener(view);
+    } catch (error) {
+      this.#options.logger.error({ error: errorText(error) }, 'a listener of the world failed');
+    }
   }
 
   #rebuild(): WorldView {
     const list = (kind: WatchedKind) => this.informer(kind).list();
     const secrets = this.informer('Secret');
-    const policies = POLICY_KINDS.flatMap((kind) => list(kind));
-    const root = this.#settings.rootNamespace;
-    const facts = buildFacts(
-      {
-        sandboxes: list('Sandbox'),
-        policies,
-        pods: list('Pod'),
-        secrets: list('Secret'),
-        services: list('Service'),
-        endpointSlices: list('EndpointSlice'),
-      },
-      this.#settings,
-      {
-        lastGood: lastGoodForms(list('ControllerRevision')),
-        remembered: this.#remembered,
-        virtualAddresses: readVirtualAddresses(
-          this.informer('ConfigMap').get({ namespace: root, name: VIRTUAL_ADDRESSES }),
-        ),
-      },
-      this.#check,
-    );
-    this.#view = {
-      sequence: (this.#view?.sequence ?? 0) + 1,
-      facts,
+    const policies = this.#policies.get(POLICY_KINDS.map(list), (...lists) => lists.flat());
+    const lastGood = this.#lastGood.get([list('ControllerRevision')], lastGoodForms);
+    const key = { namespace: this.#settings.rootNamespace, name: VIRTUAL_ADDRESSES };
+    const virtualAddresses = this.#virtual.get([this.informer('ConfigMap').get(key)], readVirtualAddresses);
+    const objects = {
       sandboxes: list('Sandbox'),
       policies,
-      podUids: podUids(list('Pod')),
-      secret(namespace, name, key) {
+      pods: list('Pod'),
+      secrets: list('Secret'),
+      services: list('Service'),
+      endpointSlices: list('EndpointSlice'),
+    };
+    this.#view = {
+      sequence: (this.#view?.sequence ?? 0) + 1,
+      facts: this.#facts.build(objects, this.#settings, { lastGood, virtualAddresses }),
+      sandboxes: objects.sandboxes,
+      policies,
+      podUids: this.#podUids.get([objects.pods], podUidsOf),
+      lastGood,
+      secret(namespace, name, secretKey) {
         const secret = secrets.get({ namespace, name });
-        return secret === undefined ? null : secretValue(secret, key);
+        return secret === undefined ? null : secretValue(secret, secretKey);
       },
     };
     return this.#view;
@@ -168,12 +185,4 @@ export class World {
 function lastGoodForms(revisions: readonly KubeObject[]): ReadonlyMap<string, LastGood> {
   const forms = revisions.map(readLastGood).filter((form) => form !== null);
   return new Map(forms.map((form) => [form.uid, form]));
-}
-
-function podUids(pods: readonly KubeObject[]): ReadonlyMap<string, string> {
-  const pairs = pods.flatMap((pod): [string, string][] => {
-    const owner = pod.metadata.ownerReferences?.find((reference) => reference.kind === 'Sandbox');
-    return owner === undefined || pod.metadata.uid === undefined ? [] : [[owner.uid, pod.metadata.uid]];
-  });
-  return new Map(pairs);
 }

@@ -69,7 +69,7 @@ export class Waker {
     // A sandbox on its way to sleep gets there first (D9), then it is woken.
     for (;;) {
       const route = this.#options.routes.byUid(uid);
-      if (route === undefined || route.state === 'dead' || route.state === 'creating') {
+      if (route === undefined || route.ended) {
         return null;
       }
       if (route.state === 'running') {
