@@ -10,6 +10,11 @@ export class SingleFlight<K, V> {
     return this.#flights.size;
   }
 
+  /** Whether work for the key is under way. */
+  has(key: K): boolean {
+    return this.#flights.has(key);
+  }
+
   run(key: K, work: () => Promise<V>): Promise<V> {
     const known = this.#flights.get(key);
     if (known !== undefined) {

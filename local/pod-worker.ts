@@ -3,7 +3,7 @@ import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { notedFields } from '../api/field-classes.ts';
-import { ANNOTATION_FREEZE } from '../api/labels.ts';
+import { ANNOTATION_FREEZE, ANNOTATION_GRACE } from '../api/labels.ts';
 import type { Container, Pod } from '../api/pod.ts';
 import { errorText, isCoded } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
@@ -91,8 +91,7 @@ export class PodWorker {
   update(pod: Pod): void {
     this.#pod = pod;
     if (pod.metadata.deletionTimestamp !== undefined) {
-      const grace = pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
-      void this.end(grace * 1000);
+      void this.end(graceSeconds(pod) * 1000);
       return;
     }
     this.#followFreeze();
@@ -394,4 +393,10 @@ export class PodWorker {
   get phase(): string {
     return phaseOf(this.#pod, this.#state());
   }
+}
+
+/** Seconds that the processes get: what the deletion asks for, as a pause does, else what the Pod says. */
+function graceSeconds(pod: Pod): number {
+  const asked = Number(pod.metadata.annotations?.[ANNOTATION_GRACE] ?? Number.NaN);
+  return asked >= 0 ? asked : (pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS);
 }

@@ -19,7 +19,7 @@ export function ingressClusters(): readonly ResourceJson[] {
   return (['h1', 'h2'] as const).flatMap((protocol) => {
     const names = [`od_${protocol}`, `missloop_${protocol}`] as const;
     return [
-      cluster(names[0], originalDestination(protocol, '0.5s')),
+      cluster(names[0], originalDestination(protocol, '0.5s', {})),
       cluster(names[1], missLoop(protocol)),
       resourceJson(
         CLUSTER,
@@ -29,7 +29,8 @@ export function ingressClusters(): readonly ResourceJson[] {
         names.map((name) => ({ type: CLUSTER, name })),
       ),
       cluster(`od_meta_${protocol}`, {
-        ...originalDestination(protocol, '5s'),
+        // A connection from before a sandbox slept may be closed by it the moment it wakes: each request gets its own.
+        ...originalDestination(protocol, '5s', { maxRequestsPerConnection: 1 }),
         originalDstLbConfig: { metadataKey: { key: 'envoy.lb.original_dst', path: [{ key: 'host' }] } },
       }),
     ];
@@ -40,17 +41,26 @@ function cluster(name: string, json: Omit<ClusterJson, 'name'>): ResourceJson {
   return resourceJson(CLUSTER, name, { name, circuitBreakers: UNLIMITED, ...json } as ClusterJson, []);
 }
 
-function originalDestination(protocol: Protocol, connectTimeout: string): Omit<ClusterJson, 'name'> {
-  return { type: 'ORIGINAL_DST', lbPolicy: 'CLUSTER_PROVIDED', connectTimeout, ...spoken(protocol) };
+function originalDestination(
+  protocol: Protocol,
+  connectTimeout: string,
+  common: CommonOptions,
+): Omit<ClusterJson, 'name'> {
+  return { type: 'ORIGINAL_DST', lbPolicy: 'CLUSTER_PROVIDED', connectTimeout, ...spoken(protocol, common) };
 }
 
-function spoken(protocol: Protocol): Pick<ClusterJson, 'typedExtensionProtocolOptions'> {
+type CommonOptions = EnvoyJson['envoy.config.core.v3.HttpProtocolOptions'];
+
+function spoken(
+  protocol: Protocol,
+  commonHttpProtocolOptions: CommonOptions,
+): Pick<ClusterJson, 'typedExtensionProtocolOptions'> {
   const explicit = protocol === 'h2' ? { http2ProtocolOptions: {} } : { httpProtocolOptions: {} };
   return {
     typedExtensionProtocolOptions: {
       'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': any(
         'envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
-        { explicitHttpConfig: explicit },
+        { explicitHttpConfig: explicit, commonHttpProtocolOptions },
       ),
     },
   };
@@ -60,7 +70,7 @@ function missLoop(protocol: Protocol): Omit<ClusterJson, 'name'> {
   return {
     type: 'STATIC',
     connectTimeout: '1s',
-    ...spoken(protocol),
+    ...spoken(protocol, {}),
     loadAssignment: {
       clusterName: `missloop_${protocol}`,
       endpoints: [

@@ -29,8 +29,8 @@ export interface RouteRecord {
   readonly wakeOnTraffic: boolean;
   /** `pauseTimeout` of the wake rule in milliseconds; null when absent or not positive. */
   readonly pauseTimeoutMs: number | null;
-  /** Whether it is on its way to sleep: asked to pause and not yet paused. */
-  readonly pausing: boolean;
+  /** Whether it sleeps, or is on its way there or back: what a wake is for, with or without an address (D9). */
+  readonly resting: boolean;
   /** Whether it is asleep and can be resumed. */
   readonly asleep: boolean;
   /** Whether it has ended or is about to: a wake has nothing to wait for. */
@@ -63,7 +63,7 @@ export function routeOf(sandbox: KubeObject, now: number): RouteRecord {
     requireTrafficAuth: annotations[JWT_OPT_IN] === 'true',
     wakeOnTraffic: rule !== undefined && rule !== null,
     pauseTimeoutMs: timeout !== null && timeout > 0 ? timeout : null,
-    pausing: (member(spec, 'paused') === true && phase === 'Running') || (phase === 'Paused' && !paused),
+    resting: phase === 'Paused' || phase === 'Resuming' || (phase === 'Running' && member(spec, 'paused') === true),
     asleep: phase === 'Paused' && paused,
     ended: hasEnded(sandbox, now),
   };

@@ -24,7 +24,7 @@ import { awaitPort, type Waker } from './wake.ts';
 
 export interface IngressHandlerOptions {
   readonly routes: Pick<RouteTable, 'lookup' | 'isTombstone'>;
-  readonly waker: Pick<Waker, 'wake'>;
+  readonly waker: Pick<Waker, 'wake' | 'isWaking'>;
   /** Whether every sandbox that was there at the start is known. */
   readonly isReady: () => boolean;
   /** Requests held at the same time, for one sandbox and in total. */
@@ -66,9 +66,9 @@ export function ingressHandler(options: IngressHandlerOptions): Handler {
     if (route.state === 'running') {
       return forward(route, mapping);
     }
-    return route.state === 'paused' && route.wakeOnTraffic
-      ? hold(options, held, head, context, mapping, route)
-      : refuse(notRunning(mapping.id), head);
+    // Between its resume and its readiness a sandbox looks dead; whoever comes then joins the wake that is under way.
+    const isWakeable = route.wakeOnTraffic && !route.ended && (route.resting || options.waker.isWaking(route.uid));
+    return isWakeable ? hold(options, held, head, context, mapping, route) : refuse(notRunning(mapping.id), head);
   };
 }
 

@@ -50,6 +50,11 @@ export class Waker {
     this.#options = options;
   }
 
+  /** Whether a wake of the sandbox is under way here. */
+  isWaking(uid: string): boolean {
+    return this.#flights.has(uid);
+  }
+
   /** The running route of the sandbox, or null when it could not be woken in time. */
   wake(uid: string): Promise<RouteRecord | null> {
     return this.#flights.run(uid, async () => {
