@@ -29,7 +29,11 @@ export function registerExec(program: Command): void {
     .action(exec);
 }
 
-async function exec(sandbox: string, command: readonly string[], options: ExecOptions): Promise<void> {
+async function exec(sandbox: string, words: readonly string[], options: ExecOptions): Promise<void> {
+  const command = words[0] === '--' ? words.slice(1) : words;
+  if (command.length === 0) {
+    throw new CodedError('usage', 'exec: give the command after --');
+  }
   const name = sandbox.includes('/') ? sandbox : `default/${sandbox}`;
   const target = await findTarget(options.dir);
   requireRunning(target);

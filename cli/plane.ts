@@ -86,7 +86,7 @@ async function start(options: UpOptions, logger: Logger, say: Say, undo: Undo[])
   await createLayout(layout);
   undo.push(['sockets', () => removeSockets(layout)]);
   const settings = await effectiveSettings(layout, options.domain);
-  const binary = await findEnvoy({ onProgress: (text) => say('envoy', text) });
+  const binary = await findEnvoy({ onProgress: (text) => say('envoy', text.replace(/^envoy: /, '')) });
   const node = await openNode(layout);
   undo.push(['node namespace', () => node.close()]);
   say('node', `namespaces ${node.byRoot ? 'of root' : 'of an ordinary user'}: each sandbox is isolated`);

@@ -128,6 +128,15 @@ egress('a rotated Secret is in the next request', async () => {
   });
 });
 
+egress('exec passes on output, status, signals and a missing program', async () => {
+  const exec = (...command: readonly string[]) => plane.sandgate('exec', 'default/alpha', '--', ...command);
+  assert.is((await exec('echo', '-n', '--', 'a b')).stdout, '-- a b');
+  assert.is((await exec('sh', '-c', 'echo no >&2; exit 7')).status, 7);
+  assert.is((await exec('sh', '-c', 'kill -KILL $$')).status, 137);
+  assert.is((await exec('/no/such/program')).status, 127);
+  assert.is((await plane.sandgate('exec', 'default/nobody', '--', 'true')).status, 1);
+});
+
 egress('explain agrees, and the log names policy, rule and executor', async () => {
   const explained = await plane.sandgate('explain', '--sandbox', 'default/alpha', https('/admin'), '-o', 'json');
   const { l7, l4, tls, executor } = JSON.parse(explained.stdout) as Record<string, Record<string, unknown>>;
