@@ -61,12 +61,11 @@ function virtualHost(set: PolicySet, table: HostTable, use: Use): VirtualHostJso
   const [name, domain] = domainOf(table.pattern);
   const byName = table.groups.filter((group) => group.name !== null);
   const others = table.groups.filter((group) => group.name === null);
-  const wild = table.pattern.kind !== 'exact';
   return {
     name,
     domains: [domain],
     routes: [
-      ...(wild ? [answerRoute(STRANGE_AUTHORITY, denial('host-mismatch', null), '')] : []),
+      answerRoute(STRANGE_AUTHORITY, denial('host-mismatch', null), ''),
       ...byName.flatMap((group) => planRoutes(set, table.pattern, group, use)),
       ...byName.flatMap((group) => groupRoutes(set, table.pattern, group, use)),
       answerRoute(
@@ -79,7 +78,10 @@ function virtualHost(set: PolicySet, table: HostTable, use: Use): VirtualHostJso
   };
 }
 
-/** Hosts that can be read in more than one way belong to no exact entry and must not profit from that. */
+/**
+ * Hosts that can be read in more than one way must not profit from that. Exact entries need it too: Envoy ignores a port
+ * when it looks for the entry, and takes `name:` for a name with one.
+ */
 const STRANGE_AUTHORITY: RouteMatchJson = {
   prefix: '',
   headers: [{ ...headerMatch(':authority', { safeRegex: { regex: PLAIN_AUTHORITY } }), invertMatch: true }],

@@ -57,7 +57,7 @@ const peer: fc.Arbitrary<object> = fc.oneof(
 const portEntry: fc.Arbitrary<object> = fc.oneof(
   { weight: 5, arbitrary: pick(pools.PORTS).map((port) => ({ protocol: 'TCP', port })) },
   { weight: 3, arbitrary: pick(pools.PORTS).map((port) => ({ port })) },
-  { weight: 2, arbitrary: fc.constant({ port: 443, endPort: 8080 }) },
+  { weight: 4, arbitrary: fc.constant({ port: 443, endPort: 8080 }) },
   { weight: 2, arbitrary: pick(pools.PORTS).map((port) => ({ protocol: 'UDP', port })) },
   { weight: 1, arbitrary: fc.constant({ protocol: 'TCP' }) },
 );
@@ -66,7 +66,7 @@ const trafficRule = fc
   .record({
     action: fc.constantFrom('allow', 'reject'),
     to: sometimes(9, fc.array(peer, { minLength: 1, maxLength: 3 })),
-    ports: sometimes(4, fc.array(portEntry, { minLength: 1, maxLength: 2 })),
+    ports: sometimes(5, fc.array(portEntry, { minLength: 1, maxLength: 2 })),
   })
   .map(present);
 
@@ -126,6 +126,15 @@ const clause = (tenths: number) =>
       ),
     })
     .map(present);
+
+const singleCondition = fc
+  .oneof(
+    { weight: 5, arbitrary: pick(pools.PATH_TESTS).map((path) => ({ paths: [path] })) },
+    { weight: 2, arbitrary: valueTest(['x-a', 'X-B'], ['1', '12']).map((header) => ({ headers: [header] })) },
+    { weight: 2, arbitrary: valueTest(['id', 'q'], ['7', 'a b']).map((query) => ({ queryParams: [query] })) },
+    { weight: 2, arbitrary: pick(['GET', 'POST']).map((method) => ({ methods: [method] })) },
+  )
+  .map((condition) => ({ domains: ['*'], ...condition }));
 
 const block = fc
   .record({ statusCode: sometimes(5, pick([403, 451, 418])), body: sometimes(4, pick(['no', '', '{"error":"mine"}'])) })
@@ -209,13 +218,15 @@ export interface RuleOptions {
   readonly maxRules?: number;
   /** How often each condition of a clause is there, in tenths. */
   readonly conditions?: number;
+  /** Exactly one condition in each clause, so that it alone decides. */
+  readonly single?: boolean;
 }
 
 /** Any profile, its rules with these actions. */
 export function securityProfile(weights: ActionWeights = {}, options: RuleOptions = {}): fc.Arbitrary<KubeObject> {
-  const { domains, maxRules = 3, conditions = 2 } = options;
+  const { domains, maxRules = 3, conditions = 2, single = false } = options;
   const clauses = fc
-    .array(clause(conditions), { minLength: 1, maxLength: 2 })
+    .array(single ? singleCondition : clause(conditions), { minLength: 1, maxLength: 2 })
     .map((all) => (domains === undefined ? all : all.map((one) => ({ ...one, domains }))));
   const rules = fc.array(fc.record({ match: clauses, actions: actions(weights) }), {
     minLength: 1,

@@ -146,6 +146,8 @@ export const PATH_TESTS: readonly object[] = [
   { type: 'Exact', value: '/admin' },
   { type: 'Exact', value: '/v1/items' },
   { type: 'Exact', value: '/v1//items' },
+  { type: 'Exact', value: '/' },
+  { type: 'Exact', value: '/x' },
   { type: 'Regex', value: '^/v1/[a-z]+$' },
   { type: 'Regex', value: 'items' },
   { type: 'Regex', value: '^/admin(/|$)' },
