@@ -108,7 +108,7 @@ async function play(stage: Stage, { request, decision }: Case): Promise<string |
     send: bytesOf(request),
     ...(scheme === 'https' ? { sni: sni ?? '', ca: stage.mitmCaPem } : {}),
   });
-  const why = mismatch(expected(decision, request), request, decision.tls, answer, SECRETS);
+  const why = mismatch(expected(decision), request, decision.tls, answer, SECRETS);
   return why === null ? null : `${why}: ${answer.slice(0, 300)}`;
 }
 
@@ -155,7 +155,7 @@ async function one(facts: PolicyFacts, scenario: Scenario, current: Case): Promi
   counts.pairs += 1;
   counts.tls += decision.tls === 'intercepted' ? 1 : 0;
   counts.processor += explained.executor === 'ext_proc' ? 1 : 0;
-  const outcome = expected(decision, request).kind;
+  const outcome = expected(decision).kind;
   counts.forwarded += outcome === 'forwarded' || outcome === 'through' ? 1 : 0;
   counts.denied += outcome === 'answered' ? 1 : 0;
   counts.closed += outcome === 'closed' ? 1 : 0;

@@ -5,10 +5,15 @@ import type { Arrived } from './sniffing-upstream.ts';
 export type Outcome =
   | { readonly kind: 'closed' }
   | { readonly kind: 'through' }
-  | { readonly kind: 'answered'; readonly status: number; readonly body: string }
+  | {
+      readonly kind: 'answered';
+      readonly status: number;
+      readonly body: string;
+      /** Null: the answer has no body, and says nothing about it. */
+      readonly contentType: string | null;
+    }
   | {
       readonly kind: 'forwarded';
-      readonly url: string;
       readonly set: Readonly<Record<string, string>>;
       readonly absent: readonly string[];
       /** Headers that carry a credential, with the Secret it comes from. */
@@ -16,7 +21,7 @@ export type Outcome =
     };
 
 /** The outcome that a decision asks for. */
-export function expected({ l4, l7 }: Decision, request: DecisionRequest): Outcome {
+export function expected({ l4, l7 }: Decision): Outcome {
   if (l4.action === 'reject') {
     return { kind: 'closed' };
   }
@@ -24,14 +29,14 @@ export function expected({ l4, l7 }: Decision, request: DecisionRequest): Outcom
     return { kind: 'through' };
   }
   if (l7.action !== 'forward') {
-    return l7.status === null ? { kind: 'closed' } : { kind: 'answered', status: l7.status, body: l7.body ?? '' };
+    const { status, body, contentType } = l7;
+    return status === null ? { kind: 'closed' } : { kind: 'answered', status, body: body ?? '', contentType };
   }
   const credentials = l7.credentials.map(
     ({ header, source }) => [header, `${source.namespace}/${source.name}`] as const,
   );
   return {
     kind: 'forwarded',
-    url: request.http?.path ?? '',
     set: l7.headers.set,
     absent: l7.headers.remove,
     credentials: Object.fromEntries(credentials),
@@ -58,8 +63,8 @@ export function bytesOf({ http }: DecisionRequest): string {
 
 /**
  * Why what a pod saw is not the outcome; null when it is. `answer` is what came back: `closed …`, `timeout`, raw bytes,
- * or an HTTP answer, in TLS behind a line that says whose certificate was shown. `arrived` tells whether bytes reached
- * an upstream meanwhile.
+ * or an HTTP answer, in TLS behind a line that says whose certificate was shown. `secrets` are the values by
+ * `namespace/name`.
  */
 export function mismatch(
   outcome: Outcome,
@@ -88,22 +93,28 @@ export function mismatch(
           ? null
           : 'the bytes did not come back'
         : status === 200
-          ? null
+          ? changedRequest(request, JSON.parse(body) as Arrived, [])
           : 'it did not pass';
     case 'answered':
-      return status === outcome.status && body === outcome.body ? null : 'another answer';
+      return status === outcome.status && body === outcome.body ? wrongContentType(outcome, text) : 'another answer';
     case 'forwarded':
-      return status === 200 ? wrongRequest(outcome, JSON.parse(body) as Arrived, secrets) : 'it was not forwarded';
+      return status === 200
+        ? wrongRequest(outcome, request, JSON.parse(body) as Arrived, secrets)
+        : 'it was not forwarded';
   }
 }
 
 function wrongRequest(
   outcome: Extract<Outcome, { readonly kind: 'forwarded' }>,
-  { url, headers }: Arrived,
+  request: DecisionRequest,
+  arrived: Arrived,
   secrets: Readonly<Record<string, string>>,
 ): string | null {
-  if (url !== outcome.url) {
-    return `the path arrived as ${url}`;
+  const { headers } = arrived;
+  const written = [...Object.keys(outcome.set), ...outcome.absent, ...Object.keys(outcome.credentials)];
+  const changed = changedRequest(request, arrived, written);
+  if (changed !== null) {
+    return changed;
   }
   for (const [name, value] of Object.entries(outcome.set)) {
     if (headers[name] !== value && !(name in outcome.credentials)) {
@@ -124,4 +135,31 @@ function wrongRequest(
       !(name in outcome.credentials) && Object.values(secrets).some((key) => String(value).includes(key)),
   );
   return stray === undefined ? null : `${stray[0]} carries a credential`;
+}
+
+/** What changed on the way though no decision says so; null when nothing did. `written` are headers that may differ. */
+function changedRequest(
+  { http }: DecisionRequest,
+  { method, url, headers }: Arrived,
+  written: readonly string[],
+): string | null {
+  if (http === undefined) {
+    return null;
+  }
+  if (url !== http.path || method !== http.method) {
+    return `it arrived as ${method} ${url}`;
+  }
+  const names = new Set(http.headers.map(([name]) => name).filter((name) => !written.includes(name)));
+  for (const name of names) {
+    const sent = http.headers.filter(([other]) => other === name).map(([, value]) => value);
+    if (headers[name] !== sent.join(', ')) {
+      return `${name} arrived as ${String(headers[name])}`;
+    }
+  }
+  return null;
+}
+
+function wrongContentType({ contentType, body }: Extract<Outcome, { readonly kind: 'answered' }>, text: string) {
+  const sent = /^content-type: *(.*?)\r$/im.exec(text.slice(0, text.indexOf('\r\n\r\n') + 2))?.[1] ?? null;
+  return body === '' || sent === contentType ? null : `the content type is ${sent}`;
 }

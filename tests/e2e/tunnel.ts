@@ -56,8 +56,14 @@ export class Tunnel {
   }
 }
 
+function isComplete(text: string): boolean {
+  const end = text.indexOf('\r\n\r\n');
+  const length = /\r\ncontent-length: ([0-9]+)\r\n/i.exec(text)?.[1];
+  return end >= 0 && (length === undefined ? text.endsWith('\r\n0\r\n\r\n') : text.length >= end + 4 + Number(length));
+}
+
 /**
- * Sends one HTTP/1.1 request through an open tunnel and ends the tunnel after its chunked answer; gives status and body,
+ * Sends one HTTP/1.1 request through an open tunnel and ends the tunnel after its answer; gives status and body,
  * status 0 when nothing came back.
  */
 export function requestThrough(
@@ -74,7 +80,7 @@ export function requestThrough(
     stream.setEncoding('utf8');
     stream.on('data', (chunk: string) => {
       text += chunk;
-      if (text.endsWith('\r\n0\r\n\r\n')) {
+      if (isComplete(text)) {
         stream.end();
         done();
       }

@@ -42,6 +42,8 @@ export class Stage {
   #pods: ChildProcess[] = [];
   #next = 0;
   readonly #waiting = new Map<number, (result: string) => void>();
+  /** Damages the gateway's resources before they are published, to see that a test notices. */
+  damage: (json: ResourceJson) => ResourceJson = (json) => json;
 
   private constructor(
     plane: Plane,
@@ -78,6 +80,15 @@ export class Stage {
 
   get mitmCaPem(): string {
     return this.#plane.pki.mitmCaPem;
+  }
+
+  /** What a sidecar holds: for tests that take its place. */
+  get pki(): Pki {
+    return this.#plane.pki;
+  }
+
+  get egressSocket(): string {
+    return this.#settings.egressSocket;
   }
 
   get compilation(): Compilation {
@@ -193,7 +204,11 @@ export class Stage {
       }),
     );
     const tokens = await pki.tokens();
-    let sequence = this.#plane.publish('egress', [...compilation.egress.map(encode), ...credentials, ...leaves]);
+    let sequence = this.#plane.publish('egress', [
+      ...compilation.egress.map((json) => encode(this.damage(json))),
+      ...credentials,
+      ...leaves,
+    ]);
     for (const { uid } of facts.sandboxes) {
       const { token } = await tokens.issue({
         uid,
@@ -205,7 +220,7 @@ export class Stage {
       sequence = this.#plane.publish(uid, [...set.map(encode), secret]);
     }
     if (settle) {
-      for (const name of ['egress', ...facts.sandboxes.map(({ uid }) => uid)]) {
+      for (const name of ['egress', ...facts.sandboxes.map(({ uid }) => uid).slice(0, this.#pods.length)]) {
         await until(
           () => this.#plane.settled.includes(`${name} ${sequence}`),
           8000,
