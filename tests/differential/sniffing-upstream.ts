@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http';
-import { createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import { isLeafName } from '../../identity/certificates.ts';
 import type { Pki } from '../../identity/pki-directory.ts';
@@ -32,13 +32,17 @@ export class SniffingUpstream {
     return this.#arrivals;
   }
 
-  async listen(ports: readonly number[]): Promise<void> {
+  /** Listens on these ports of every address, 0 for a free one; answers the ports taken. */
+  async listen(ports: readonly number[]): Promise<readonly number[]> {
+    const taken: number[] = [];
     for (const port of ports) {
       const server = createServer((socket) => this.#take(socket));
       server.listen(port, '::');
       await once(server, 'listening');
       this.#servers.push(server);
+      taken.push((server.address() as AddressInfo).port);
     }
+    return taken;
   }
 
   close(): void {
