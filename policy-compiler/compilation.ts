@@ -63,6 +63,11 @@ export interface Compilation {
   readonly credentials: ReadonlyMap<string, CredentialSource>;
   /** Names whose leaf `leaf:<name>` some listener needs, sorted. */
   readonly leaves: readonly string[];
+  /**
+   * Names that need a virtual address, whether they have one or not: exact `fqdn` peers and exact `domains` of the
+   * policies that select some sandbox, and every name of `hosts` (D4). Lower case, sorted.
+   */
+  readonly listedNames: readonly string[];
   readonly findings: readonly Finding[];
   /** The L7 intermediate form of a sandbox; null when the sandbox is not known. */
   policySetOf(uid: string): PolicySet | null;

@@ -27,14 +27,19 @@ export interface Compiler {
   compile(facts: PolicyFacts, settings: CompilerSettings): Compilation;
 }
 
-/**
- * Names that need a virtual address: exact `fqdn` peers and exact `domains` of the policies that select some sandbox,
- * and every name of `hosts` (D4). Lower case, sorted.
- */
+/** {@link Compilation.listedNames} of facts that are compiled only once. */
 export function listedNames(facts: PolicyFacts): readonly string[] {
   const planner = new Planner(facts, new PlanMemo());
-  const plans = new Set(facts.sandboxes.map((sandbox) => planner.planOf(sandbox)));
-  const names = new Set([...Object.keys(facts.hosts), ...[...plans].flatMap(({ listed }) => listed)]);
+  return namesOf(facts, new Set(facts.sandboxes.map((sandbox) => planner.planOf(sandbox))));
+}
+
+function namesOf(facts: PolicyFacts, plans: Iterable<Plan>): readonly string[] {
+  const names = new Set(Object.keys(facts.hosts));
+  for (const { listed } of plans) {
+    for (const name of listed) {
+      names.add(name);
+    }
+  }
   return [...names].sort(compareText);
 }
 
@@ -49,7 +54,8 @@ class Memory {
   readonly plans = new PlanMemo();
   readonly resources = new Memo<readonly ResourceJson[]>();
   readonly gateway = new Memo<GatewayPart>();
-  readonly scopes = new Memo<ResourceJson>();
+  /** By sandbox uid, of the last compilation. */
+  scopes: ReadonlyMap<string, Scopes> = new Map();
   readonly sidecars = new Memo<{ readonly chains: readonly Chain[]; readonly resources: readonly ResourceJson[] }>();
   #settings = '';
 
@@ -67,7 +73,6 @@ class Memory {
     this.plans.turn();
     this.resources.turn();
     this.gateway.turn();
-    this.scopes.turn();
     this.sidecars.turn();
   }
 }
@@ -88,7 +93,7 @@ function compileWorld(
   }));
   const distinct = groups.map(({ plan }) => plan);
   const gateway = gatewayResources(distinct, settings, memory);
-  const scopes = [...plans.values()].map(({ sandbox, plan }) => scopeResources(sandbox, plan, memory));
+  const scopes = scopesOf(plans, memory);
   const sidecars = sidecarSets(distinct, memory);
   const compilation: Compilation = {
     // Each of the three lists is nearly sorted already, which makes the sort cheap for thousands of sandboxes.
@@ -98,6 +103,7 @@ function compileWorld(
     subjects: subjectPlans([...plans.values()]),
     credentials: credentialSources(distinct),
     leaves: leavesOf(distinct),
+    listedNames: namesOf(facts, distinct),
     findings: findingsOf(facts, planner, groups),
     policySetOf: (uid) => plans.get(uid)?.plan.l7 ?? null,
     evaluate: (uid, request, mcp) => {
@@ -213,23 +219,51 @@ function scopeJson(name: string, key: string, table: string) {
   return { name, routeConfigurationName: table, key: { fragments: [{ stringKey: key }] } };
 }
 
-/** The outer and the inner scope of one sandbox; both kinds share one set of resources, so the inner key is prefixed. */
-function scopeResources(
-  sandbox: SandboxFacts,
-  plan: Plan,
-  memory: Memory,
-): { inner: ResourceJson; outer: ResourceJson } {
-  const { uid, namespace, name } = sandbox;
+/** The outer and the inner scope of one sandbox, and what they are made from. */
+interface Scopes {
+  readonly inner: ResourceJson;
+  readonly outer: ResourceJson;
+  readonly namespace: string;
+  readonly name: string;
+  readonly tableHash: string;
+  readonly egressHash: string;
+}
+
+type Members = ReadonlyMap<string, { readonly sandbox: SandboxFacts; readonly plan: Plan }>;
+
+/** Thousands of sandboxes have scopes, of which a change concerns few: what is unchanged costs a look. */
+function scopesOf(members: Members, memory: Memory): readonly Scopes[] {
+  const made = new Map<string, Scopes>();
+  for (const [uid, { sandbox, plan }] of members) {
+    const known = memory.scopes.get(uid);
+    const isOfSandbox = known?.name === sandbox.name && known.namespace === sandbox.namespace;
+    made.set(uid, scopeResources(sandbox, plan, isOfSandbox ? known : undefined));
+  }
+  memory.scopes = made;
+  return [...made.values()];
+}
+
+/** Both kinds share one set of resources, so the inner key is prefixed. */
+function scopeResources({ uid, namespace, name }: SandboxFacts, plan: Plan, known: Scopes | undefined): Scopes {
+  const { tableHash } = plan.l7;
+  const { hash: egressHash } = plan.egress;
+  const [sameInner, sameOuter] = [known?.tableHash === tableHash, known?.egressHash === egressHash];
+  if (known !== undefined && sameInner && sameOuter) {
+    return known;
+  }
   const innerName = `i:${uid}`;
   const origins = [{ kind: 'Sandbox', namespace, name }];
-  const scope = (key: string, table: string, more: readonly ResourceName[]) =>
-    memory.scopes.get(`${key} ${namespace}/${name} ${table}`, () => {
-      const pinned = [{ type: ROUTES, name: table } as const, { type: SCOPE, name: `!pin-${table}` } as const];
-      return resourceJson(SCOPE, key, scopeJson(key, key, table), origins, [...pinned, ...more]);
-    });
+  const scope = (key: string, table: string, more: readonly ResourceName[]) => {
+    const pinned = [{ type: ROUTES, name: table } as const, { type: SCOPE, name: `!pin-${table}` } as const];
+    return resourceJson(SCOPE, key, scopeJson(key, key, table), origins, [...pinned, ...more]);
+  };
   return {
-    inner: scope(innerName, tableName(plan.l7), []),
-    outer: scope(uid, `eset-${plan.egress.hash}`, [{ type: SCOPE, name: innerName }]),
+    inner: known !== undefined && sameInner ? known.inner : scope(innerName, tableName(plan.l7), []),
+    outer:
+      known !== undefined && sameOuter
+        ? known.outer
+        : scope(uid, `eset-${egressHash}`, [{ type: SCOPE, name: innerName }]),
+    ...{ namespace, name, egressHash, tableHash },
   };
 }
 
