@@ -68,16 +68,21 @@ export class Plane {
     return this.#subjects;
   }
 
-  /** Compiles and publishes a state of the world. A failure keeps what was published before. */
-  update(world: WorldView): void {
+  /**
+   * Compiles and publishes a state of the world. A failure keeps what was published before. Gives the names that need a
+   * virtual address.
+   */
+  update(world: WorldView): readonly string[] {
     const done = compileSeconds.startTimer();
     try {
       const compilation = this.#options.compiler.compile(world.facts, this.#options.settings());
       const ingress = this.#options.compileIngress(world);
       this.#next = { world, compilation, ingress };
       this.refresh();
+      return compilation.listedNames;
     } catch (error) {
       this.#options.logger.error({ error: errorText(error) }, 'the policies could not be compiled; the last ones stay');
+      return [];
     } finally {
       done();
     }

@@ -8,7 +8,7 @@ import type { Pki } from '../identity/pki-directory.ts';
 import { TOKEN_AUDIENCE, TOKEN_ISSUER } from '../identity/sandbox-token.ts';
 import { roleId, TRUST_DOMAIN } from '../identity/spiffe.ts';
 import type { CompilerSettings } from '../policy-compiler/compilation.ts';
-import { createCompiler, listedNames } from '../policy-compiler/compile.ts';
+import { createCompiler } from '../policy-compiler/compile.ts';
 import type { ResourceJson } from '../policy-compiler/output.ts';
 import { service } from '../proto/service.ts';
 import type { ObjectStore } from '../store/object-store.ts';
@@ -167,8 +167,8 @@ export class ControlPlane {
   }
 
   #update(view: WorldView): void {
-    this.#allocator.ensure(listedNames(view.facts), view.facts.virtualAddresses);
-    this.plane.update(view);
+    const names = this.plane.update(view);
+    this.#allocator.ensure(names, view.facts.virtualAddresses);
   }
 
   /** Publishes once more after secrets changed; several at once are one. */
