@@ -132,7 +132,7 @@ function subjectPlans(members: readonly { readonly sandbox: SandboxFacts; readon
     members.map(({ sandbox, plan }): [string, SubjectPlan] => {
       const shared = byPlan.get(plan) ?? {
         l4Set: plan.l4.hash,
-        policySet: plan.l7.hash,
+        policySet: `pset-${plan.l7.hash}`,
         table: tableName(plan.l7),
         egressSet: plan.egress.hash,
         names: plan.l4.names.map(({ name }) => name),

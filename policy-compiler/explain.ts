@@ -25,7 +25,7 @@ export function explain(
   scan: McpScan | null,
 ): ExplainedDecision {
   const { l4, name } = connection(plan, own, request);
-  const base = { policySet: plan.l7.hash, l4 };
+  const base = { policySet: `pset-${plan.l7.hash}`, l4 };
   if (l4.action === 'reject') {
     return { ...base, tls: null, l7: null, executor: 'envoy' };
   }
