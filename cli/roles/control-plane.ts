@@ -26,7 +26,11 @@ export async function controlPlaneRole(options: { readonly dir?: string }): Prom
       }),
       logger,
     });
-    const api = await serveApi(layout.socket('control-plane'), controlPlaneRoutes(plane), logger);
+    const api = await serveApi({
+      address: { kind: 'unix', path: layout.socket('control-plane') },
+      routes: controlPlaneRoutes(plane),
+      logger,
+    });
     const stopFollowing = followSettings(layout, ({ hosts }) => {
       plane.replaceSettings({ hosts, rootNamespace: ROOT_NAMESPACE });
     });
