@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import { stringify } from 'yaml';
-import { type CompiledPlane, compiled } from '../control-plane/routes.ts';
+import type { CompiledPlane } from '../control-plane/routes.ts';
 import { adminCall } from './admin-client.ts';
-import { offlinePlane } from './offline.ts';
 import { outputFormat } from './output.ts';
 import { findTarget } from './target.ts';
 
@@ -19,7 +18,7 @@ export function registerCompile(program: Command): void {
       const target = await findTarget(options.dir);
       const plane = target.isRunning
         ? await adminCall<CompiledPlane>(target.dir, 'GET', '/compile')
-        : compiled(await offlinePlane(target.dir));
+        : await (await import('./offline.ts')).compileOffline(target.dir);
       process.stdout.write(
         format === 'json' ? `${JSON.stringify(plane)}\n` : stringify(plane, { aliasDuplicateObjects: false }),
       );

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import { errorText } from '../base/errors.ts';
 import { findEnvoy } from '../envoy/find.ts';
-import { detectCapabilities } from '../local/capabilities.ts';
 import { installCommand, missingTools } from '../local/tools.ts';
 
 /** `sandgate doctor`: what this machine can do, what is missing, how to get it. */
@@ -14,6 +13,7 @@ export function registerDoctor(program: Command): void {
 }
 
 async function doctor(): Promise<void> {
+  const { detectCapabilities } = await import('../local/capabilities.ts');
   const { mode, list } = await detectCapabilities();
   for (const { name, ok, required, detail, fix } of list) {
     const mark = ok ? 'ok     ' : required ? 'MISSING' : 'without';

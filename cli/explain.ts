@@ -3,10 +3,9 @@ import { buffer } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import { refText } from '../api/object.ts';
 import { CodedError } from '../base/errors.ts';
-import { type EffectivePolicy, effectivePolicy } from '../control-plane/effective-policy.ts';
-import { type ExplainQuery, type Explanation, explainRequest } from '../control-plane/explain.ts';
+import type { EffectivePolicy } from '../control-plane/effective-policy.ts';
+import type { ExplainQuery, Explanation } from '../control-plane/explain.ts';
 import { adminCall } from './admin-client.ts';
-import { offlinePlane } from './offline.ts';
 import { outputFormat } from './output.ts';
 import { findTarget } from './target.ts';
 
@@ -61,10 +60,8 @@ async function ask(query: ExplainQuery, dir: string | undefined): Promise<Explan
   if (target.isRunning) {
     return adminCall<Explanation | EffectivePolicy>(target.dir, 'POST', '/explain', query);
   }
-  const { world, compilation } = await offlinePlane(target.dir);
-  return query.url === undefined
-    ? effectivePolicy(world.facts, compilation, query.sandbox)
-    : explainRequest(world.facts, compilation, query);
+  const { explainOffline } = await import('./offline.ts');
+  return explainOffline(target.dir, query);
 }
 
 async function queryOf(url: string | undefined, options: ExplainOptions): Promise<ExplainQuery> {

@@ -1,7 +1,10 @@
 import { kindNamed } from '../api/kinds.ts';
 import { silentLogger } from '../base/logger.ts';
+import { type EffectivePolicy, effectivePolicy } from '../control-plane/effective-policy.ts';
+import { type ExplainQuery, type Explanation, explainRequest } from '../control-plane/explain.ts';
 import { ingressCompiler } from '../control-plane/ingress-world.ts';
 import type { Published } from '../control-plane/plane.ts';
+import { type CompiledPlane, compiled } from '../control-plane/routes.ts';
 import { scanMcp } from '../extproc/egress/mcp-scan.ts';
 import { TOKEN_AUDIENCE, TOKEN_ISSUER } from '../identity/sandbox-token.ts';
 import { TRUST_DOMAIN } from '../identity/spiffe.ts';
@@ -53,6 +56,19 @@ export async function offlinePlane(dir: string): Promise<OfflinePlane> {
     await world.close();
     await store.close();
   }
+}
+
+/** Answers `explain` from the manifests. */
+export async function explainOffline(dir: string, query: ExplainQuery): Promise<Explanation | EffectivePolicy> {
+  const { world, compilation } = await offlinePlane(dir);
+  return query.url === undefined
+    ? effectivePolicy(world.facts, compilation, query.sandbox)
+    : explainRequest(world.facts, compilation, query);
+}
+
+/** Answers `compile` from the manifests. */
+export async function compileOffline(dir: string): Promise<CompiledPlane> {
+  return compiled(await offlinePlane(dir));
 }
 
 /** Paths as a plane of this directory would have them; its keys do not exist yet. */

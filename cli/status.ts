@@ -4,7 +4,6 @@ import { findCondition } from '../api/conditions.ts';
 import { refText } from '../api/object.ts';
 import type { PlaneStatus, PolicyStatus } from '../control-plane/routes.ts';
 import { adminCall } from './admin-client.ts';
-import { offlinePlane } from './offline.ts';
 import { outputFormat, table } from './output.ts';
 import { findTarget } from './target.ts';
 
@@ -35,6 +34,7 @@ async function problems(dir: string): Promise<Pick<Status, 'problems'>> {
 }
 
 async function offlineStatus(dir: string): Promise<Status> {
+  const { offlinePlane } = await import('./offline.ts');
   const { world, problems: found } = await offlinePlane(dir);
   const policies = world.facts.policies.map(({ ref, generation, errors, inForce }): PolicyStatus => {
     const state = errors.length === 0 ? 'stored' : inForce === null ? 'none' : 'last-good';

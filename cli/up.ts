@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import { CodedError } from '../base/errors.ts';
-import { createLogger } from '../base/logger.ts';
-import { runUp, type UpOptions } from './plane.ts';
+import type { UpOptions } from './plane.ts';
 import { ROLE_NAMES } from './roles/names.ts';
 
 /** `sandgate up`: local mode on this machine (architecture §5, §8). */
@@ -24,7 +23,10 @@ export function registerUp(program: Command): void {
     .option('-o, --output <format>', 'json: one JSON object a line', undefined)
     .addHelpText('after', '\nExample:\n  $ sandgate up --dir ./policies --ingress 127.0.0.1:8080\n')
     .action(async (given: Record<string, unknown>) => {
-      await runUp(upOptions(given), createLogger('up'));
+      const options = upOptions(given);
+      // Loaded only here: no other command, and no role, carries what `up` needs.
+      const [{ runUp }, { createLogger }] = await Promise.all([import('./plane.ts'), import('../base/logger.ts')]);
+      await runUp(options, createLogger('up'));
     });
 }
 
