@@ -4,8 +4,12 @@ import { text as readStream } from 'node:stream/consumers';
 import { LineCounter, parseAllDocuments } from 'yaml';
 import { kindNamed } from '../api/kinds.ts';
 import type { KubeObject } from '../api/object.ts';
+import { isMap, memberPath } from '../api/schema-check.ts';
 import { validateObject } from '../api/validate.ts';
-import { CodedError } from '../base/errors.ts';
+import { CodedError, type FieldError } from '../base/errors.ts';
+
+/** What stands in place of a secret in every output (D7). */
+export const HIDDEN = '[redacted]';
 
 /** One object of a manifest, and where it stands. */
 export interface Document {
@@ -67,7 +71,7 @@ function parse(file: string, text: string): Document[] {
 export function checkDocuments(documents: readonly Document[]): void {
   const lines = documents.flatMap((document) => {
     const { invalid, omitted } = validateObject(document.object);
-    return [...invalid, ...omitted].map(({ path, reason }) =>
+    return [...invalid, ...omitted, ...placeholders(document.object)].map(({ path, reason }) =>
       [`${document.file}:${document.line}`, describe(document.object), path, reason]
         .filter((part) => part !== '')
         .join(': '),
@@ -76,6 +80,20 @@ export function checkDocuments(documents: readonly Document[]): void {
   if (lines.length > 0) {
     throw new CodedError('invalid', lines.join('\n'));
   }
+}
+
+/** Storing what `get` prints in place of a secret would make a known text the secret. */
+function placeholders(object: KubeObject): FieldError[] {
+  const reason = `${HIDDEN} is what get prints in place of the value: give the value, or leave the field out`;
+  const maps = [
+    ...(object?.kind === 'Secret' ? (['data', 'stringData'] as const) : []).map((field) => [field, object[field]]),
+    ['metadata.annotations', object?.metadata?.annotations],
+  ] as const;
+  return maps.flatMap(([path, map]) =>
+    Object.entries(isMap(map) ? map : {})
+      .filter(([, value]) => value === HIDDEN)
+      .map(([key]) => ({ path: memberPath(String(path), key), reason })),
+  );
 }
 
 /** `Kind namespace/name` of something that need not be an object. */

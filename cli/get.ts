@@ -6,6 +6,7 @@ import type { KubeObject } from '../api/object.ts';
 import { CodedError } from '../base/errors.ts';
 import { layoutOf } from '../local/layout.ts';
 import { readSettings } from '../local/settings.ts';
+import { HIDDEN } from './documents.ts';
 import { age, outputFormat, table } from './output.ts';
 import { readPlaneRecord } from './plane-record.ts';
 import { findTarget, type Target, withStore } from './target.ts';
@@ -18,8 +19,9 @@ interface GetOptions {
   readonly dir?: string;
 }
 
-const HIDDEN = '[redacted]';
 const LEGACY_TOKEN = 'e2b.agents.kruise.io/envd-access-token';
+/** A whole manifest in one annotation, as another tool leaves it: with everything that is hidden elsewhere. */
+const COPY = 'kubectl.kubernetes.io/last-applied-configuration';
 
 /** `sandgate get`: objects of one kind, or one of them. Values of Secrets are never shown, tokens only when asked for. */
 export function registerGet(program: Command): void {
@@ -68,15 +70,19 @@ function tokens(objects: readonly KubeObject[], isAllowed: boolean): string {
 
 /** Secrets show their keys alone; a sandbox's token is hidden unless it is asked for (D7, D17). */
 export function hideSecrets(object: KubeObject, showToken: boolean): KubeObject {
+  // A stored Secret need not be valid: another shape than a map is hidden whole.
   const hide = (map: unknown) =>
-    map !== null && typeof map === 'object' ? Object.fromEntries(Object.keys(map).map((key) => [key, HIDDEN])) : map;
+    map !== null && typeof map === 'object' && !Array.isArray(map)
+      ? Object.fromEntries(Object.keys(map).map((key) => [key, HIDDEN]))
+      : HIDDEN;
+  const values = ['data', 'stringData'].filter((field) => object.kind === 'Secret' && object[field] !== undefined);
   const annotations = Object.entries(object.metadata.annotations ?? {}).map(([key, value]) => {
     const isToken = key === ANNOTATION_ACCESS_TOKEN || key === LEGACY_TOKEN;
-    return [key, isToken && !showToken ? HIDDEN : value] as const;
+    return [key, key === COPY || (isToken && !showToken) ? HIDDEN : value] as const;
   });
   return {
     ...object,
-    ...(object.kind === 'Secret' ? { data: hide(object['data']), stringData: hide(object['stringData']) } : {}),
+    ...Object.fromEntries(values.map((field) => [field, hide(object[field])])),
     metadata: {
       ...object.metadata,
       ...(annotations.length === 0 ? {} : { annotations: Object.fromEntries(annotations) }),
