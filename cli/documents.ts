@@ -1,7 +1,7 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { text as readStream } from 'node:stream/consumers';
-import { LineCounter, parseAllDocuments } from 'yaml';
+import { LineCounter, parseAllDocuments, type Document as YamlDocument } from 'yaml';
 import { kindNamed } from '../api/kinds.ts';
 import type { KubeObject } from '../api/object.ts';
 import { isMap, memberPath } from '../api/schema-check.ts';
@@ -24,7 +24,7 @@ export interface Document {
  */
 export async function readDocuments(path: string): Promise<readonly Document[]> {
   if (path === '-') {
-    return parse('standard input', await readStream(process.stdin));
+    return some('standard input', parse('standard input', await readStream(process.stdin)));
   }
   const info = await stat(path).catch(() => null);
   if (info === null) {
@@ -32,7 +32,15 @@ export async function readDocuments(path: string): Promise<readonly Document[]> 
   }
   const files = info.isDirectory() ? await manifests(path) : [path];
   const found = await Promise.all(files.map(async (file) => parse(file, await readFile(file, 'utf8'))));
-  return found.flat();
+  return some(path, found.flat());
+}
+
+/** Input without objects is a mistake: with success, nobody would notice that nothing has been done. */
+function some(name: string, documents: readonly Document[]): readonly Document[] {
+  if (documents.length === 0) {
+    throw new CodedError('invalid', `${name}: holds no objects`);
+  }
+  return documents;
 }
 
 async function manifests(dir: string): Promise<string[]> {
@@ -40,7 +48,7 @@ async function manifests(dir: string): Promise<string[]> {
   return entries
     .filter((entry) => entry.isFile() && /\.ya?ml$/.test(entry.name) && entry.name !== 'sandgate.yaml')
     .map((entry) => join(entry.parentPath, entry.name))
-    .filter((path) => !path.includes('/.'))
+    .filter((path) => !/(^|\/)\./.test(relative(dir, path)))
     .sort();
 }
 
@@ -54,9 +62,11 @@ function parse(file: string, text: string): Document[] {
     const [problem] = document.errors;
     if (problem !== undefined) {
       const { line } = lines.linePos(problem.pos[0]);
-      throw new CodedError('invalid', `${file}:${line}: ${problem.message.split('\n')[0]}`);
+      // Its code alone: its text quotes the file, which may hold secrets.
+      const what = problem.code.toLowerCase().replaceAll('_', ' ');
+      throw new CodedError('invalid', `${file}:${line}: not valid YAML (${what})`);
     }
-    const value: unknown = document.toJS();
+    const value = plainValue(document, file);
     if (value === null || value === undefined) {
       return [];
     }
@@ -64,22 +74,40 @@ function parse(file: string, text: string): Document[] {
   });
 }
 
+function plainValue(document: YamlDocument.Parsed, file: string): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 100 });
+  } catch {
+    throw new CodedError('invalid', `${file}: not valid YAML (an alias without its anchor, or too many aliases)`);
+  }
+}
+
 /**
  * Checks every document before anything is stored: what is invalid and what would only be left out are both refused
  * (D2). Throws `invalid` with a line per mistake: file, object, field, reason.
  */
 export function checkDocuments(documents: readonly Document[]): void {
-  const lines = documents.flatMap((document) => {
-    const { invalid, omitted } = validateObject(document.object);
-    return [...invalid, ...omitted, ...placeholders(document.object)].map(({ path, reason }) =>
-      [`${document.file}:${document.line}`, describe(document.object), path, reason]
-        .filter((part) => part !== '')
-        .join(': '),
-    );
+  refuse(documents, (object) => {
+    const { invalid, omitted } = validateObject(object);
+    return [...invalid, ...omitted, ...placeholders(object)];
   });
+}
+
+function refuse(documents: readonly Document[], check: (object: KubeObject) => readonly FieldError[]): void {
+  const lines = documents.flatMap(({ file, line, object }) =>
+    check(object).map(({ path, reason }) =>
+      [`${file}:${line}`, describe(object), path, reason].filter((part) => part !== '').join(': '),
+    ),
+  );
   if (lines.length > 0) {
     throw new CodedError('invalid', lines.join('\n'));
   }
+}
+
+/** Checks no more than that every document names an object of a known kind; throws as {@link checkDocuments} does. */
+export function checkIdentities(documents: readonly Document[]): void {
+  const isIdentity = (path: string) => path === '' || path === 'kind' || /^metadata(\.name(space)?)?$/.test(path);
+  refuse(documents, (object) => validateObject(object).invalid.filter(({ path }) => isIdentity(path)));
 }
 
 /** Storing what `get` prints in place of a secret would make a known text the secret. */
