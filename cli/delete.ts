@@ -1,8 +1,10 @@
 import type { Command } from 'commander';
 import { findKind } from '../api/kinds.ts';
+import { refText } from '../api/object.ts';
 import { CodedError, isCoded } from '../base/errors.ts';
 import type { ObjectKey, ObjectStore } from '../store/object-store.ts';
-import { keyOf, readDocuments } from './documents.ts';
+import { checkIdentities, keyOf, readDocuments } from './documents.ts';
+import { timeoutMs } from './output.ts';
 import { findTarget, withStore } from './target.ts';
 
 interface DeleteOptions {
@@ -30,17 +32,32 @@ export function registerDelete(program: Command): void {
 async function remove(kind: string | undefined, name: string | undefined, options: DeleteOptions): Promise<void> {
   const named = await targets(kind, name, options);
   const target = await findTarget(options.dir);
+  const end = Date.now() + timeoutMs(options.timeout);
+  const missing: string[] = [];
   await withStore(target, async (store) => {
+    const begun = [];
     for (const [kindName, key] of named) {
-      await store.delete(kindName, key);
+      const text = refText({ kind: kindName, ...key });
+      try {
+        const { uid = '' } = (await store.get(kindName, key)).metadata;
+        await store.delete(kindName, key, { uid });
+        begun.push({ kindName, key, text, uid });
+      } catch (error) {
+        if (!isCoded(error, 'not-found')) {
+          throw error;
+        }
+        missing.push(`there is no ${text}`);
+      }
     }
-    const end = Date.now() + Number(options.timeout) * 1000;
-    for (const [kindName, key] of named) {
+    for (const { kindName, key, text, uid } of begun) {
       // Without a plane nobody takes finalizers away, so there is nothing to wait for.
-      const state = target.isRunning ? await gone(store, kindName, key, end) : 'deleted';
-      process.stdout.write(`${kindName} ${key.namespace === '' ? '' : `${key.namespace}/`}${key.name} ${state}\n`);
+      await gone(store, kindName, key, { text, uid, end: target.isRunning ? end : 0 });
+      process.stdout.write(`${text} deleted\n`);
     }
   });
+  if (missing.length > 0) {
+    throw new CodedError('not-found', missing.join('\n'));
+  }
 }
 
 async function targets(
@@ -50,6 +67,7 @@ async function targets(
 ): Promise<readonly (readonly [string, ObjectKey])[]> {
   if (options.filename !== undefined) {
     const documents = (await Promise.all(options.filename.map(readDocuments))).flat();
+    checkIdentities(documents);
     return documents.map(({ object }) => [object.kind, keyOf(object)] as const);
   }
   const found = findKind(kind ?? '');
@@ -60,17 +78,28 @@ async function targets(
   return [[found.kind, { namespace: found.namespaced ? options.namespace : '', name }]];
 }
 
-async function gone(store: ObjectStore, kind: string, key: ObjectKey, end: number): Promise<string> {
-  while (Date.now() < end) {
-    try {
-      await store.get(kind, key);
-    } catch (error) {
+/** Waits until the object is gone; one that later has the same name is another. Throws `timeout`, naming what holds it. */
+async function gone(
+  store: ObjectStore,
+  kind: string,
+  key: ObjectKey,
+  { text, uid, end }: { readonly text: string; readonly uid: string; readonly end: number },
+): Promise<void> {
+  for (;;) {
+    const stored = await store.get(kind, key).catch((error: unknown) => {
       if (isCoded(error, 'not-found')) {
-        return 'deleted';
+        return null;
       }
       throw error;
+    });
+    if (stored === null || stored.metadata.uid !== uid) {
+      return;
+    }
+    if (Date.now() >= end) {
+      const holders = (stored.metadata.finalizers ?? []).join(', ');
+      const hint = end === 0 ? '; it goes when a plane runs' : '';
+      throw new CodedError('timeout', `${text} is still being deleted, held by ${holders || 'nothing'}${hint}`);
     }
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  throw new CodedError('timeout', `${kind} ${key.namespace}/${key.name} is still being deleted`);
 }

@@ -12,6 +12,15 @@ export function outputFormat<T extends string>(given: string | undefined, known:
   return found;
 }
 
+/** Seconds of `--timeout` as milliseconds; throws `usage`. */
+export function timeoutMs(given: string): number {
+  const seconds = Number(given);
+  if (!(seconds > 0 && seconds <= 86_400)) {
+    throw new CodedError('usage', `--timeout ${given}: give seconds, more than 0 and at most a day`);
+  }
+  return seconds * 1000;
+}
+
 /** Columns of text, each as wide as its widest cell. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => (row[column] ?? '').length)));
