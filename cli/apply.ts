@@ -1,13 +1,15 @@
 import type { Command } from 'commander';
 import type { Condition } from '../api/common.ts';
 import { findCondition } from '../api/conditions.ts';
-import { kindNamed } from '../api/kinds.ts';
+import { ANNOTATION_ACCESS_TOKEN, ANNOTATION_IMMUTABLE_HASH, LABEL_SANDBOX_ID } from '../api/labels.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalJson } from '../base/canonical.ts';
 import { CodedError, isCoded } from '../base/errors.ts';
 import type { ObjectStore } from '../store/object-store.ts';
+import { POLICY_KINDS } from '../world/records.ts';
 import { checkDocuments, type Document, describe, keyOf, readDocuments } from './documents.ts';
-import { findTarget, requireRunning, withStore } from './target.ts';
+import { timeoutMs } from './output.ts';
+import { findTarget, requireRunning, withReadStore, withStore } from './target.ts';
 
 interface ApplyOptions {
   readonly filename: readonly string[];
@@ -32,19 +34,21 @@ export function registerApply(program: Command): void {
 }
 
 async function apply(options: ApplyOptions): Promise<void> {
+  const withinMs = timeoutMs(options.timeout);
   const documents = (await Promise.all(options.filename.map(readDocuments))).flat();
   checkDocuments(documents);
   const target = await findTarget(options.dir);
   if (options.wait === true) {
     requireRunning(target);
   }
-  await withStore(target, async (store) => {
+  const open = options.dryRun === true ? withReadStore : withStore;
+  await open(target, async (store) => {
     for (const document of documents) {
       const done = await applyOne(store, document, options.dryRun === true);
       process.stdout.write(`${describe(document.object)} ${done}${options.dryRun === true ? ' (dry run)' : ''}\n`);
     }
     if (options.wait === true && options.dryRun !== true) {
-      await waitAll(store, documents, Number(options.timeout) * 1000);
+      await waitAll(store, documents, withinMs);
     }
   });
 }
@@ -55,7 +59,23 @@ function ownPart(object: KubeObject): unknown {
   return { ...rest, labels: metadata.labels ?? {}, annotations: metadata.annotations ?? {} };
 }
 
-async function applyOne(store: ObjectStore, { object }: Document, dryRun: boolean): Promise<string> {
+const ATTEMPTS = 10;
+
+/** Somebody else may change the object between the look and the change: then it is looked at again. */
+async function applyOne(store: ObjectStore, document: Document, dryRun: boolean): Promise<string> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await attemptOne(store, document, dryRun);
+    } catch (error) {
+      const isRace = ['conflict', 'already-exists', 'not-found'].some((code) => isCoded(error, code));
+      if (!isRace || attempt === ATTEMPTS) {
+        throw error;
+      }
+    }
+  }
+}
+
+async function attemptOne(store: ObjectStore, { object }: Document, dryRun: boolean): Promise<string> {
   const key = keyOf(object);
   const stored = await store.get(object.kind, key).catch((error: unknown) => {
     if (isCoded(error, 'not-found')) {
@@ -80,26 +100,34 @@ async function applyOne(store: ObjectStore, { object }: Document, dryRun: boolea
   return 'configured';
 }
 
-/** The stored object with what the manifest says; annotations of the product, such as a minted token, stay. */
+/** What the controller writes onto a Sandbox once: a manifest that does not mention it leaves it as it is (D17). */
+const MINTED = {
+  labels: [LABEL_SANDBOX_ID],
+  annotations: [ANNOTATION_ACCESS_TOKEN, ANNOTATION_IMMUTABLE_HASH],
+} as const;
+
+/** The stored object with everything that the manifest says; what it leaves out goes away, but for {@link MINTED}. */
 function merged(stored: KubeObject, object: KubeObject): KubeObject {
-  const kept = Object.entries(stored.metadata.annotations ?? {}).filter(([key]) => key.includes('agents.kruise.io/'));
-  const annotations = { ...Object.fromEntries(kept), ...object.metadata.annotations };
-  const hasAnnotations = Object.keys(annotations).length > 0;
-  const { labels, annotations: _old, ...identity } = stored.metadata;
+  const { labels: _labels, annotations: _annotations, ...identity } = stored.metadata;
+  const mapOf = (field: 'labels' | 'annotations') => {
+    const minted = object.kind === 'Sandbox' ? (MINTED[field] as readonly string[]) : [];
+    const kept = Object.entries(stored.metadata[field] ?? {}).filter(([key]) => minted.includes(key));
+    const map = { ...Object.fromEntries(kept), ...object.metadata[field] };
+    return Object.keys(map).length === 0 ? {} : { [field]: map };
+  };
   return {
     ...object,
     ...(stored.status === undefined ? {} : { status: stored.status }),
-    metadata: {
-      ...identity,
-      ...((object.metadata.labels ?? labels) === undefined ? {} : { labels: object.metadata.labels ?? {} }),
-      ...(hasAnnotations ? { annotations } : {}),
-    },
+    metadata: { ...identity, ...mapOf('labels'), ...mapOf('annotations') },
   };
 }
 
+/** Objects of other kinds are in force once they are stored. */
+const WAITED: readonly string[] = ['Sandbox', ...POLICY_KINDS];
+
 async function waitAll(store: ObjectStore, documents: readonly Document[], timeoutMs: number): Promise<void> {
   const end = Date.now() + timeoutMs;
-  for (const { object } of documents.filter(({ object: { kind } }) => kindNamed(kind)?.hasStatus === true)) {
+  for (const { object } of documents.filter(({ object: { kind } }) => WAITED.includes(kind))) {
     process.stderr.write(`waiting for ${describe(object)} …\n`);
     for (;;) {
       const stored = await store.get(object.kind, keyOf(object));
@@ -118,7 +146,8 @@ async function waitAll(store: ObjectStore, documents: readonly Document[], timeo
 /** True: in force or ready; a text: it failed for this reason; false: not yet. */
 function settled(object: KubeObject): boolean | string {
   const conditions = (object.status as { conditions?: readonly Condition[] } | undefined)?.conditions;
-  const type = object.kind === 'Sandbox' || object.kind === 'Pod' ? 'Ready' : 'Programmed';
+  const sleeps = (object.spec as { paused?: boolean } | undefined)?.paused === true;
+  const type = object.kind !== 'Sandbox' ? 'Programmed' : sleeps ? 'SandboxPaused' : 'Ready';
   const condition = findCondition(conditions, type);
   const isCurrent =
     condition?.observedGeneration === undefined || condition.observedGeneration === object.metadata.generation;

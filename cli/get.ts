@@ -9,7 +9,7 @@ import { readSettings } from '../local/settings.ts';
 import { HIDDEN } from './documents.ts';
 import { age, outputFormat, table } from './output.ts';
 import { readPlaneRecord } from './plane-record.ts';
-import { findTarget, type Target, withStore } from './target.ts';
+import { findTarget, type Target, withReadStore } from './target.ts';
 
 interface GetOptions {
   readonly namespace?: string;
@@ -46,7 +46,7 @@ async function get(kindText: string, name: string | undefined, options: GetOptio
     throw new CodedError('usage', `unknown kind ${kindText}: ${KINDS.map(({ plural }) => plural).join(', ')}`);
   }
   const target = await findTarget(options.dir);
-  const objects = await withStore(target, async (store) => {
+  const objects = await withReadStore(target, async (store) => {
     if (name !== undefined) {
       return [await store.get(kind.kind, { namespace: kind.namespaced ? (options.namespace ?? 'default') : '', name })];
     }
