@@ -33,11 +33,13 @@ async function logs(sandbox: string, options: LogsOptions): Promise<void> {
   }
 }
 
+/** On one line without control characters: authority and path are what the sandbox sent. */
 function line(record: DecisionRecord): string {
   const what =
     record.direction === 'connection'
       ? `connect ${record.destination}`
       : `${record.method} ${record.authority}${record.path} ${record.status}`;
   const by = record.policy === '' ? '' : ` by ${record.policy}${record.rule === '' ? '' : ` rule ${record.rule}`}`;
-  return `${record.time} ${record.action.padEnd(7)} ${what}${by} (${record.reason}, ${record.executor})`;
+  const text = `${record.time} ${record.action.padEnd(7)} ${what}${by} (${record.reason}, ${record.executor})`;
+  return text.replace(/\p{Cc}/gu, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, '0')}`);
 }
