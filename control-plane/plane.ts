@@ -1,22 +1,30 @@
+import type { PolicyFacts } from '../api/facts.ts';
 import { errorText } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
-import { histogram } from '../base/metrics.ts';
+import { counter, histogram } from '../base/metrics.ts';
 import type { TokenSubject } from '../identity/sandbox-token.ts';
-import { parseSpiffeId, sandboxId } from '../identity/spiffe.ts';
+import { sandboxId } from '../identity/spiffe.ts';
 import type { Compilation, CompilerSettings } from '../policy-compiler/compilation.ts';
 import type { Compiler } from '../policy-compiler/compile.ts';
 import type { ResourceJson } from '../policy-compiler/output.ts';
+import { shadowedChains } from '../policy-compiler/sidecar-chains.ts';
+import { Kept } from '../world/keep.ts';
 import type { WorldView } from '../world/world.ts';
-import type { Caller, EncodedResource, ResourceView, ViewSource } from '../xds/view.ts';
-import { ResourceEncoder } from './encode.ts';
-import { overlay, ResourceTable } from './resource-table.ts';
+import type { ViewSource } from '../xds/view.ts';
 import type { SecretResources } from './secret-resources.ts';
+import { Views } from './views.ts';
 
 const compileSeconds = histogram(
   'sandgate_compile_seconds',
   'Time from a changed world to its resources, encoded',
   [],
   [0.001, 0.005, 0.02, 0.1, 0.5, 2],
+);
+
+const overcutTotal = counter(
+  'sandgate_overcut_chains_total',
+  'Filter chains of sidecars whose connections a change ended although some of them stay allowed (D14)',
+  ['reason'],
 );
 
 /** What one state of the world was compiled to, as it was published. */
@@ -37,25 +45,37 @@ export interface PlaneOptions {
   readonly secrets: SecretResources;
   publish(source: ViewSource, published: Published): void;
   readonly logger: Logger;
+  /** How long a compilation waits for its certificates, milliseconds; default 2000. */
+  readonly patienceMs?: number;
 }
 
-const EMPTY = new ResourceTable([]);
+type Subjects = ReadonlyMap<string, TokenSubject>;
 
-/**
- * Compiles each state of the world and publishes what came out, as one view per identity over one set of encoded
- * resources (D30). A view is made from the verified certificate alone: a sidecar sees the resources of its sandbox's L4
- * set and its own token, and nothing of any other (D6).
- */
+/** The latest compilation, and what it was made from. */
+interface Compiled {
+  readonly facts: PolicyFacts;
+  readonly settings: CompilerSettings;
+  readonly compilation: Compilation;
+}
+
+/** A certificate is issued within milliseconds; when that fails, everything else goes on without it. */
+const PATIENCE_MS = 2000;
+
+/** Compiles each state of the world and publishes what came out. */
 export class Plane {
   readonly #options: PlaneOptions;
-  readonly #encoder = new ResourceEncoder();
+  readonly #views: Views;
+  readonly #tokenSubjects = new Kept<[PolicyFacts['sandboxes'], WorldView['podUids']], Subjects>();
+  #compiled: Compiled | null = null;
   #sequence = 0;
   #next: Omit<Published, 'sequence'> | null = null;
   #published: Published | null = null;
-  #subjects: ReadonlyMap<string, TokenSubject> = new Map();
+  #subjects: Subjects = new Map();
+  #patience: NodeJS.Timeout | null = null;
 
   constructor(options: PlaneOptions) {
     this.#options = options;
+    this.#views = new Views(options.secrets);
   }
 
   /** What is published; null before the first time. */
@@ -64,7 +84,7 @@ export class Plane {
   }
 
   /** Whose tokens are handed out, by Sandbox uid. */
-  get subjects(): ReadonlyMap<string, TokenSubject> {
+  get subjects(): Subjects {
     return this.#subjects;
   }
 
@@ -75,7 +95,7 @@ export class Plane {
   update(world: WorldView): readonly string[] {
     const done = compileSeconds.startTimer();
     try {
-      const compilation = this.#options.compiler.compile(world.facts, this.#options.settings());
+      const compilation = this.#compile(world.facts, this.#options.settings());
       const ingress = this.#options.compileIngress(world);
       this.#next = { world, compilation, ingress };
       this.refresh();
@@ -88,74 +108,85 @@ export class Plane {
     }
   }
 
+  /** A change that is no fact, such as a condition that was written, leaves the compilation as it is. */
+  #compile(facts: PolicyFacts, settings: CompilerSettings): Compilation {
+    const known = this.#compiled;
+    if (known !== null && known.settings === settings && sameFacts(known.facts, facts)) {
+      return known.compilation;
+    }
+    const compilation = this.#options.compiler.compile(facts, settings);
+    this.#compiled = { facts, settings, compilation };
+    return compilation;
+  }
+
   /**
    * Publishes the latest compilation with secrets as they are now. One that intercepts a name whose leaf is still being
-   * issued waits for it, so that no sandbox meets a handshake without a certificate.
+   * issued waits for it, so that no sandbox meets a handshake without a certificate; but not for long.
    */
   refresh(): void {
-    if (this.#next !== null && this.#options.secrets.hasLeaves(this.#next.compilation.leaves)) {
-      this.#show({ ...this.#next, sequence: this.#sequence + 1 });
+    if (this.#next === null) {
+      return;
+    }
+    if (this.#options.secrets.isReady(this.#next.compilation.leaves)) {
+      this.#show(this.#next);
+    } else {
+      this.#patience ??= setTimeout(() => {
+        this.#options.logger.warn({}, 'published without certificates that could not be issued in time');
+        this.#show(this.#next!);
+      }, this.#options.patienceMs ?? PATIENCE_MS);
     }
   }
 
-  #show(next: Published): void {
-    this.#subjects = tokenSubjects(next.world);
-    const source = this.#viewSource(next);
-    this.#sequence = next.sequence;
-    this.#published = next;
-    this.#options.publish(source, next);
+  /** Nothing is published any more. */
+  close(): void {
+    this.#next = null;
+    clearTimeout(this.#patience ?? undefined);
   }
 
-  #viewSource({ world, compilation, ingress }: Published): ViewSource {
-    const encode = (resources: readonly ResourceJson[]) => resources.map((json) => this.#encoder.encode(json));
-    const egress = new ResourceTable([...encode(compilation.egress), ...this.#egressSecrets(world, compilation)]);
-    const ingressTable = new ResourceTable(encode(ingress));
-    const sidecarTables = new Map<string, ResourceTable>();
-    const sidecarTable = (set: string): ResourceTable => {
-      const known = sidecarTables.get(set);
-      if (known !== undefined) {
-        return known;
-      }
-      const table = new ResourceTable(encode(compilation.sidecarSets.get(set) ?? []));
-      sidecarTables.set(set, table);
-      return table;
-    };
-    return {
-      viewOf: (caller: Caller): ResourceView | undefined => {
-        const identity = parseSpiffeId(caller.spiffeId);
-        if (identity === null) {
-          return undefined;
-        }
-        if (identity.kind === 'role') {
-          return identity.role === 'egress' ? egress : identity.role === 'ingress' ? ingressTable : undefined;
-        }
-        const plan = compilation.subjects.get(identity.uid);
-        const subject = this.#subjects.get(identity.uid);
-        if (plan === undefined || subject?.spiffeId !== caller.spiffeId) {
-          return EMPTY;
-        }
-        const token = this.#options.secrets.token(subject);
-        return overlay(token === null ? EMPTY : new ResourceTable([token]), sidecarTable(plan.l4Set));
-      },
-    };
-  }
-
-  #egressSecrets(world: WorldView, compilation: Compilation): EncodedResource[] {
-    const { secrets } = this.#options;
-    const credentials = [...compilation.credentials].map(([name, source]) =>
-      secrets.credential(name, source, world.secret(source.namespace, source.name, source.key)),
-    );
-    return [...credentials, ...compilation.leaves.map((name) => secrets.leaf(name))].filter(
-      (resource) => resource !== null,
-    );
+  #show(next: Omit<Published, 'sequence'>): void {
+    clearTimeout(this.#patience ?? undefined);
+    this.#patience = null;
+    if (this.#published !== null && this.#published.compilation !== next.compilation) {
+      overcutTotal.inc({ reason: 'shadowed' }, overcutChains(this.#published.compilation, next.compilation));
+    }
+    this.#subjects = this.#tokenSubjects.get([next.world.facts.sandboxes, next.world.podUids], tokenSubjects);
+    this.#sequence += 1;
+    this.#published = { ...next, sequence: this.#sequence };
+    this.#options.publish(this.#views.source(this.#published, this.#subjects), this.#published);
   }
 }
 
+/**
+ * How many filter chains of sidecars a change cuts although they stay (D14): all their connections end because some may
+ * have become forbidden. Connections themselves are known to Envoy alone.
+ */
+export function overcutChains(before: Compilation, after: Compilation): number {
+  const counts = new Map<string, number>();
+  let total = 0;
+  for (const [uid, { l4Set }] of after.subjects) {
+    const earlier = before.subjects.get(uid)?.l4Set;
+    if (earlier !== undefined && earlier !== l4Set) {
+      const key = `${earlier} ${l4Set}`;
+      const count =
+        counts.get(key) ??
+        shadowedChains(before.sidecarChains.get(earlier) ?? [], after.sidecarChains.get(l4Set) ?? []).length;
+      counts.set(key, count);
+      total += count;
+    }
+  }
+  return total;
+}
+
 /** Sandboxes with a Pod that is theirs: whom the issuer signs tokens for. */
-function tokenSubjects(world: WorldView): ReadonlyMap<string, TokenSubject> {
-  const subjects = world.facts.sandboxes.flatMap(({ uid, namespace }): [string, TokenSubject][] => {
-    const pod = world.podUids.get(uid);
+function tokenSubjects(sandboxes: PolicyFacts['sandboxes'], podUids: WorldView['podUids']): Subjects {
+  const subjects = sandboxes.flatMap(({ uid, namespace }): [string, TokenSubject][] => {
+    const pod = podUids.get(uid);
     return pod === undefined ? [] : [[uid, { uid, pod, spiffeId: sandboxId({ namespace, uid }) }]];
   });
   return new Map(subjects);
+}
+
+/** Whether all parts are the same objects; `world/` keeps what did not change. */
+function sameFacts(a: PolicyFacts, b: PolicyFacts): boolean {
+  return (Object.keys(a) as (keyof PolicyFacts)[]).every((part) => a[part] === b[part]);
 }

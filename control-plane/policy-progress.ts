@@ -1,26 +1,33 @@
 import type { KubeObject } from '../api/object.ts';
 import { refOf, refText } from '../api/object.ts';
+import type { Finding } from '../policy-compiler/output.ts';
 import { rejection as storedRejection } from '../world/records.ts';
 import type { Rejection } from '../xds/view.ts';
 import type { Published } from './plane.ts';
 import type { PolicyState } from './status.ts';
 
 interface Known {
+  readonly object: KubeObject;
   readonly uid: string;
   readonly generation: number;
   /** The first publication with this generation. */
   readonly sequence: number;
 }
 
+const NO_FINDINGS: readonly Finding[] = [];
+
 /** Follows each policy's present generation from its publication to its acknowledgement or refusal. */
 export class PolicyProgress {
   readonly #known = new Map<string, Known>();
-  readonly #refused = new Map<string, { readonly generation: number; readonly text: string }>();
-  readonly #withdrawals = new Map<string, number>();
+  readonly #refused = new Map<string, string>();
   #published: Published | null = null;
 
-  /** Notes what a publication contains. */
+  /** Notes what a publication contains. A new generation, or a new object of the name, starts afresh. */
   published(published: Published): void {
+    if (published.world === this.#published?.world) {
+      this.#published = published;
+      return;
+    }
     this.#published = published;
     const present = new Set<string>();
     for (const object of published.world.policies) {
@@ -28,10 +35,12 @@ export class PolicyProgress {
       present.add(key);
       const { uid = '', generation = 0 } = object.metadata;
       const known = this.#known.get(key);
-      if (known === undefined || known.uid !== uid || known.generation !== generation) {
-        this.#known.set(key, { uid, generation, sequence: published.sequence });
+      const isSame = known?.uid === uid && known.generation === generation;
+      if (!isSame) {
         this.#refused.delete(key);
       }
+      const sequence = isSame ? known.sequence : published.sequence;
+      this.#known.set(key, { object, uid, generation, sequence });
     }
     for (const key of this.#known.keys()) {
       if (!present.has(key)) {
@@ -43,59 +52,44 @@ export class PolicyProgress {
 
   /**
    * Finds the objects behind a refusal: of those that the refused resource was made from, the ones that changed last,
-   * since everything older had been acknowledged before. They are reported as refused until their next generation.
+   * since everything older had been acknowledged before. They count as refused until their next generation. After a
+   * restart everything seems new; what is known to have been in force is then blamed only if nothing else is left.
    */
   refused(rejection: Rejection): readonly KubeObject[] {
-    const candidates = rejection.origins
-      .map((origin) => refText(origin))
-      .flatMap((key) => {
-        const known = this.#known.get(key);
-        return known === undefined || this.#refused.has(key) ? [] : [{ key, known }];
-      });
-    const newest = Math.max(...candidates.map(({ known }) => known.sequence));
-    const culprits = candidates.filter(({ known }) => known.sequence === newest);
+    const candidates = [...new Set(rejection.origins.map((origin) => refText(origin)))].flatMap((key) => {
+      const known = this.#known.get(key);
+      const isOver = known === undefined || this.#refused.has(key) || storedRejection(known.object) !== null;
+      return isOver ? [] : [{ key, known, rank: this.#isProven(known) ? -1 : known.sequence }];
+    });
+    const newest = Math.max(...candidates.map(({ rank }) => rank));
+    const ranked = candidates.filter(({ rank }) => rank === newest);
+    const last = Math.max(...ranked.map(({ known }) => known.sequence));
+    const culprits = ranked.filter(({ known }) => known.sequence === last);
     const text = `${rejection.name}: ${rejection.detail ?? 'the reason is not shown, since it may hold a secret'}`;
-    for (const { key, known } of culprits) {
-      this.#refused.set(key, { generation: known.generation, text });
+    for (const { key } of culprits) {
+      this.#refused.set(key, text);
     }
-    const keys = new Set(culprits.map(({ key }) => key));
-    return (this.#published?.world.policies ?? []).filter((object) => keys.has(refText(refOf(object))));
+    return culprits.map(({ known }) => known.object);
+  }
+
+  /** Whether every Envoy once took exactly this generation (D2). */
+  #isProven({ uid, generation }: Known): boolean {
+    return this.#published?.world.lastGood.get(uid)?.generation === generation;
   }
 
   /** What the conditions of every policy are made from. */
   states(published: Published): readonly PolicyState[] {
-    const byRef = new Map(published.world.facts.policies.map((record) => [refText(record.ref), record]));
+    const records = new Map(published.world.facts.policies.map((record) => [refText(record.ref), record]));
+    const findings = Map.groupBy(published.compilation.findings, ({ ref }) => refText(ref));
     return published.world.policies.flatMap((object): PolicyState[] => {
       const key = refText(refOf(object));
-      const record = byRef.get(key);
-      const refused = this.#refused.get(key);
+      const record = records.get(key);
+      const sequence = this.#known.get(key)?.sequence ?? published.sequence;
+      const refused = this.#refused.get(key) ?? stored(object);
       return record === undefined
         ? []
-        : [
-            {
-              object,
-              record,
-              findings: published.compilation.findings.filter((finding) => refText(finding.ref) === key),
-              sequence: this.#known.get(key)?.sequence ?? published.sequence,
-              refused:
-                refused !== undefined && refused.generation === object.metadata.generation
-                  ? refused.text
-                  : stored(object),
-            },
-          ];
+        : [{ object, record, findings: findings.get(key) ?? NO_FINDINGS, sequence, refused }];
     });
-  }
-
-  /** The first publication without a native route of this sandbox, `now` when it is this one. */
-  withdrawnSince(uid: string, now: number): number {
-    const since = this.#withdrawals.get(uid) ?? now;
-    this.#withdrawals.set(uid, since);
-    return since;
-  }
-
-  /** The sandbox has a route again. */
-  notWithdrawn(uid: string): void {
-    this.#withdrawals.delete(uid);
   }
 }
 

@@ -3,15 +3,29 @@ import type { EncodedResource, ResourceView } from '../xds/view.ts';
 
 const NONE: ReadonlyMap<string, EncodedResource> = new Map();
 
-/** An immutable view over a set of encoded resources, by type and name. */
+/** An immutable view over a set of encoded resources, by type and name. Of two with one name the later one counts. */
 export class ResourceTable implements ResourceView {
   readonly #types = new Map<string, Map<string, EncodedResource>>();
 
   constructor(resources: Iterable<EncodedResource>) {
-    for (const resource of [...resources].sort((a, b) => compareText(a.name, b.name))) {
-      const names = this.#types.get(resource.typeUrl) ?? new Map<string, EncodedResource>();
-      names.set(resource.name, resource);
-      this.#types.set(resource.typeUrl, names);
+    const last = new Map<string, string>();
+    const unsorted = new Set<string>();
+    for (const resource of resources) {
+      const { typeUrl, name } = resource;
+      let names = this.#types.get(typeUrl);
+      if (names === undefined) {
+        names = new Map();
+        this.#types.set(typeUrl, names);
+      }
+      names.set(name, resource);
+      // Compiled resources come sorted; sorting tens of thousands again would cost more than all the rest.
+      if (name < (last.get(typeUrl) ?? '')) {
+        unsorted.add(typeUrl);
+      }
+      last.set(typeUrl, name);
+    }
+    for (const typeUrl of unsorted) {
+      this.#types.set(typeUrl, new Map([...this.#types.get(typeUrl)!].sort(([a], [b]) => compareText(a, b))));
     }
   }
 
@@ -21,13 +35,6 @@ export class ResourceTable implements ResourceView {
 
   get(typeUrl: string, name: string): EncodedResource | undefined {
     return this.#types.get(typeUrl)?.get(name);
-  }
-
-  /** Every resource, by type and name. */
-  *all(): Iterable<EncodedResource> {
-    for (const names of this.#types.values()) {
-      yield* names.values();
-    }
   }
 }
 

@@ -1,12 +1,11 @@
-import type { KubeObject } from '../api/object.ts';
 import { refOf, refText } from '../api/object.ts';
 import { type Clock, systemClock } from '../base/clock.ts';
-import { CodedError } from '../base/errors.ts';
+import { errorText } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
 import { scanMcp } from '../extproc/egress/mcp-scan.ts';
 import type { Pki } from '../identity/pki-directory.ts';
 import { TOKEN_AUDIENCE, TOKEN_ISSUER } from '../identity/sandbox-token.ts';
-import { roleId, TRUST_DOMAIN } from '../identity/spiffe.ts';
+import { TRUST_DOMAIN } from '../identity/spiffe.ts';
 import type { CompilerSettings } from '../policy-compiler/compilation.ts';
 import { createCompiler } from '../policy-compiler/compile.ts';
 import type { ResourceJson } from '../policy-compiler/output.ts';
@@ -21,8 +20,9 @@ import { DecisionLog } from './decision-log.ts';
 import { Plane } from './plane.ts';
 import { PolicyProgress } from './policy-progress.ts';
 import { SecretResources } from './secret-resources.ts';
-import { StatusWriter } from './status.ts';
+import { type Progress, StatusWriter } from './status.ts';
 import { VirtualAddressAllocator } from './virtual-addresses.ts';
+import { Withdrawals } from './withdrawals.ts';
 
 export interface ControlPlaneOptions {
   readonly store: ObjectStore;
@@ -40,14 +40,15 @@ export interface ControlPlaneOptions {
   readonly compileIngress: (world: WorldView) => readonly ResourceJson[];
   readonly logger: Logger;
   readonly clock?: Clock;
+  /** How often certificates, tokens and leaves are looked at for renewal, milliseconds; default 15,000. */
+  readonly renewMs?: number;
 }
 
-/** How often certificates, tokens and leaves are looked at for renewal. */
 const RENEW_MS = 15_000;
 /** Conditions are written this long after the last change, so that a burst writes once. */
 const STATUS_MS = 150;
-/** How long a withdrawal waits for the gateways (D12). */
-const WITHDRAWAL_MS = 5000;
+/** Secrets that become available within this time are published together. */
+const REFRESH_MS = 10;
 
 /** Runs the control plane: the world is compiled and published, and what the Envoys say comes back as conditions. */
 export async function runControlPlane(options: ControlPlaneOptions): Promise<ControlPlane> {
@@ -70,10 +71,11 @@ export class ControlPlane {
   #xds: XdsServer | null = null;
   #settings: CompilerSettings | null = null;
   #statusTimer: NodeJS.Timeout | null = null;
-  #statusRunning = false;
+  #writing: Promise<void> = Promise.resolve();
   #renewTimer: NodeJS.Timeout | null = null;
-  #refreshTimer: NodeJS.Immediate | null = null;
-  readonly #waiting = new Set<() => void>();
+  #refreshTimer: NodeJS.Timeout | null = null;
+  #closed = false;
+  readonly #withdrawals: Withdrawals;
 
   constructor(options: ControlPlaneOptions) {
     this.#options = options;
@@ -83,6 +85,11 @@ export class ControlPlane {
     const { rootNamespace } = options.world;
     this.#status = new StatusWriter(options.store, { clock: this.#clock, logger: options.logger, rootNamespace });
     this.#allocator = new VirtualAddressAllocator(options.store, rootNamespace, options.logger);
+    this.#withdrawals = new Withdrawals({
+      clock: this.#clock,
+      published: () => this.plane.published,
+      clients: () => this.clients(),
+    });
     this.plane = new Plane({
       compiler: createCompiler({ scanMcp }),
       settings: () => this.#settings!,
@@ -99,7 +106,7 @@ export class ControlPlane {
 
   async start(): Promise<void> {
     const { pki, logger } = this.#options;
-    const view = await this.#world.ready();
+    await this.#world.ready();
     const certificate = await pki.issueRoleCertificate('control-plane');
     this.#settings = await this.#compilerSettings();
     this.#xds = await createXdsServer({
@@ -123,9 +130,10 @@ export class ControlPlane {
       logger,
       clock: this.#clock,
     });
-    this.#update(view);
+    // The state of now: the world may have moved on while the server was made.
+    this.#update(this.#world.view);
     this.#world.onChange((changed) => this.#update(changed));
-    this.#renewTimer = setInterval(() => void this.#renew(), RENEW_MS);
+    this.#renewTimer = setInterval(() => this.#renewSafely(), this.#options.renewMs ?? RENEW_MS);
   }
 
   /** The present state of the world; for `explain`. */
@@ -143,27 +151,21 @@ export class ControlPlane {
     return this.#xds?.clients() ?? [];
   }
 
-  /**
-   * Resolves when no ingress gateway has a native route to this sandbox any more: the published view has none and every
-   * connected one has acknowledged it (D12). Throws `unavailable` when that takes longer than its deadline.
-   */
-  async withdrawn(uid: string): Promise<void> {
-    const deadline = this.#clock.now() + WITHDRAWAL_MS;
-    while (!this.#isWithdrawn(uid)) {
-      const left = deadline - this.#clock.now();
-      if (left <= 0) {
-        throw new CodedError('unavailable', `the route of ${uid} was not withdrawn within ${WITHDRAWAL_MS} ms`);
-      }
-      await this.#nextMove(left);
-    }
+  /** See {@link Withdrawals.wait}. */
+  withdrawn(uid: string): Promise<void> {
+    return this.#withdrawals.wait(uid);
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     clearTimeout(this.#statusTimer ?? undefined);
     clearInterval(this.#renewTimer ?? undefined);
-    clearImmediate(this.#refreshTimer ?? undefined);
+    clearTimeout(this.#refreshTimer ?? undefined);
+    this.#secrets.close();
+    this.plane.close();
     await this.#xds?.close();
     await this.#world.close();
+    await this.#writing;
   }
 
   #update(view: WorldView): void {
@@ -171,50 +173,33 @@ export class ControlPlane {
     this.#allocator.ensure(names, view.facts.virtualAddresses);
   }
 
-  /** Publishes once more after secrets changed; several at once are one. */
+  /** Publishes once more after secrets changed. */
   #refresh(): void {
-    this.#refreshTimer ??= setImmediate(() => {
-      this.#refreshTimer = null;
-      this.plane.refresh();
-    });
+    if (!this.#closed) {
+      this.#refreshTimer ??= setTimeout(() => {
+        this.#refreshTimer = null;
+        this.plane.refresh();
+      }, REFRESH_MS);
+    }
   }
 
   #moved(): void {
-    for (const wake of [...this.#waiting]) {
-      wake();
+    this.#withdrawals.moved();
+    if (!this.#closed) {
+      this.#statusTimer ??= setTimeout(() => {
+        this.#statusTimer = null;
+        this.#writing = this.#writing.then(() => this.#writeStatus());
+      }, STATUS_MS);
     }
-    this.#statusTimer ??= setTimeout(() => {
-      this.#statusTimer = null;
-      void this.#writeStatus();
-    }, STATUS_MS);
-  }
-
-  #nextMove(timeoutMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        this.#waiting.delete(done);
-        resolve();
-      };
-      const timer = setTimeout(done, timeoutMs);
-      this.#waiting.add(done);
-    });
   }
 
   async #writeStatus(): Promise<void> {
-    if (this.#statusRunning || this.plane.published === null) {
+    const { published } = this.plane;
+    if (published === null || this.#closed) {
       return;
     }
-    this.#statusRunning = true;
-    try {
-      const clients = this.clients();
-      await this.#status.write(this.progress.states(this.plane.published), {
-        connected: clients.length,
-        settledAt: (sequence) => clients.filter((client) => client.settled >= sequence).length,
-      });
-    } finally {
-      this.#statusRunning = false;
-    }
+    const settled = this.clients().map((client) => client.settled);
+    await this.#status.write(this.progress.states(published), progressOf(settled));
   }
 
   #rejected(rejection: Rejection): void {
@@ -244,26 +229,14 @@ export class ControlPlane {
     };
   }
 
-  #isWithdrawn(uid: string): boolean {
-    const { published } = this.plane;
-    if (published === null) {
-      return false;
-    }
-    const sandbox = published.world.sandboxes.find(({ metadata }) => metadata.uid === uid);
-    const mentions = (resource: ResourceJson) =>
-      sandbox !== undefined && resource.origins.some((origin) => refText(origin) === refText(refOf(sandbox)));
-    if (published.ingress.some(mentions)) {
-      this.progress.notWithdrawn(uid);
-      return false;
-    }
-    const since = this.progress.withdrawnSince(uid, published.sequence);
-    return this.clients()
-      .filter(({ spiffeId }) => spiffeId === roleId('ingress'))
-      .every(({ settled }) => settled >= since);
+  #renewSafely(): void {
+    this.#renew().catch((error: unknown) => {
+      this.#options.logger.error({ error: errorText(error) }, 'certificates could not be renewed; it is tried again');
+    });
   }
 
   async #renew(): Promise<void> {
-    this.#secrets.renew(this.#clock.now(), this.plane.subjects);
+    this.#secrets.renew(this.#clock.now(), this.plane.subjects, this.plane.published?.compilation.leaves ?? []);
     const { pki } = this.#options;
     const certificate = await pki.issueRoleCertificate('control-plane');
     this.#xds?.replaceTls({
@@ -280,21 +253,29 @@ export class ControlPlane {
 
   async #compilerSettings(): Promise<CompilerSettings> {
     const { pki, resolver, originCaFile, egressSocket } = this.#options;
-    const { certificateFile, keyFile } = await pki.issueRoleCertificate('egress');
     return {
       trustDomain: TRUST_DOMAIN,
       tokenIssuer: TOKEN_ISSUER,
       tokenAudience: TOKEN_AUDIENCE,
       tokenJwks: JSON.stringify((await pki.tokens()).publicJwks()),
       egressSocket,
-      gatewayCertificate: { certFile: certificateFile, keyFile, caFile: pki.caFile },
+      gatewayCertificate: { caFile: pki.caFile },
       resolver,
       originCaFile,
     };
   }
 }
 
-/** A Sandbox by namespace and name, of a state of the world. */
-export function sandboxNamed(world: WorldView, namespace: string, name: string): KubeObject | undefined {
-  return world.sandboxes.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
+/** `settled`: the last publication that each connected Envoy has acknowledged. */
+export function progressOf(settled: readonly number[]): Progress {
+  const sorted = [...settled].sort((a, b) => a - b);
+  const known = new Map<number, number>();
+  return {
+    connected: sorted.length,
+    settledAt(sequence) {
+      const count = known.get(sequence) ?? sorted.filter((at) => at >= sequence).length;
+      known.set(sequence, count);
+      return count;
+    },
+  };
 }

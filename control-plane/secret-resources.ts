@@ -3,9 +3,11 @@ import { contentHash } from '../base/canonical.ts';
 import { errorText } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
 import type { Redacted } from '../base/redacted.ts';
+import type { Certificate } from '../identity/certificates.ts';
 import type { Pki } from '../identity/pki-directory.ts';
 import type { TokenSubject } from '../identity/sandbox-token.ts';
 import type { CredentialSource } from '../policy-compiler/compilation.ts';
+import { GATEWAY_SECRET } from '../policy-compiler/output.ts';
 import { type EnvoyJson, resource, typeUrl } from '../proto/resource.ts';
 import type { EncodedResource } from '../xds/view.ts';
 
@@ -14,59 +16,78 @@ const SECRET = 'envoy.extensions.transport_sockets.tls.v3.Secret';
 /** Name of the sidecar's own token. */
 export const TOKEN_SECRET = 'sandbox-token';
 
+/** What could not be made is tried again after this, milliseconds. */
+const RETRY_MS = 1000;
+
+interface Made {
+  readonly resource: EncodedResource;
+  /** Milliseconds since the epoch. */
+  readonly renewAt: number;
+}
+
 /**
  * Makes the SDS resources, outside of snapshots and hashes (D7). They are sensitive: nothing of them is ever logged or
- * dumped. Values live here only as encoded resources.
+ * dumped. Values live here only as encoded resources. What has to be issued or signed is made in the background.
  */
 export class SecretResources {
   readonly #pki: Pki;
   readonly #logger: Logger;
   readonly #changed: () => void;
-  readonly #leaves = new Map<string, { readonly resource: EncodedResource; readonly renewAt: number }>();
-  readonly #tokens = new Map<string, { readonly resource: EncodedResource; readonly renewAt: number; pod: string }>();
+  readonly #leaves = new Map<string, Made>();
+  readonly #tokens = new Map<string, Made & { readonly pod: string }>();
   readonly #minting = new Set<string>();
+  #credentials: ReadonlyMap<string, EncodedResource> = new Map();
+  #gateway: EncodedResource | null = null;
+  #closed = false;
 
-  /** `changed` is called when a token or leaf has become available or new after it was asked for. */
+  /** `changed` is called when a secret has become available or new. */
   constructor(pki: Pki, logger: Logger, changed: () => void) {
     this.#pki = pki;
     this.#logger = logger;
     this.#changed = changed;
   }
 
-  /** The rendered credential, or null when the Secret or its key is missing: Envoy then has no value and refuses. */
-  credential(name: string, source: CredentialSource, value: Redacted<string> | null): EncodedResource | null {
-    if (value === null) {
-      return null;
+  /**
+   * The rendered credentials by name of their secret. One whose Secret or key is missing is left out: Envoy then has no
+   * value and refuses. An unchanged one stays the same object.
+   */
+  credentials(
+    sources: ReadonlyMap<string, CredentialSource>,
+    valueFor: (source: CredentialSource) => Redacted<string> | null,
+  ): readonly EncodedResource[] {
+    const made = [...sources].flatMap(([name, source]) => {
+      const fresh = credential(name, source, valueFor(source));
+      const known = this.#credentials.get(name);
+      return fresh === null ? [] : [known?.version === fresh.version ? known : fresh];
+    });
+    this.#credentials = new Map(made.map((one) => [one.name, one]));
+    return made;
+  }
+
+  /** The certificate that the egress gateway shows to sidecars, or null while it is being issued. */
+  gateway(): EncodedResource | null {
+    if (this.#gateway === null) {
+      this.#renewGateway();
     }
-    const parts = parseStaticTemplate(source.template);
-    if (parts === null) {
-      return null;
-    }
-    const rendered = renderStaticTemplate(parts, value.reveal());
-    return secretResource(name, { genericSecret: { secret: { inlineString: rendered } } });
+    return this.#gateway;
   }
 
   /** The leaf of an intercepted name, or null while it is being issued. */
   leaf(name: string): EncodedResource | null {
     const known = this.#leaves.get(name);
     if (known === undefined) {
-      void this.#mint(`leaf ${name}`, async () => {
-        const { certificatePem, keyPem, renewAt } = await this.#pki.issueLeaf(name);
-        const resource = secretResource(`leaf:${name}`, {
-          tlsCertificate: {
-            certificateChain: { inlineString: certificatePem },
-            privateKey: { inlineString: keyPem.reveal() },
-          },
-        });
-        this.#leaves.set(name, { resource, renewAt });
-      });
+      this.#issueLeaf(name);
     }
     return known?.resource ?? null;
   }
 
-  /** Whether every one of these leaves is there; those that are not are being issued, and `changed` follows. */
-  hasLeaves(names: readonly string[]): boolean {
-    return names.map((name) => this.leaf(name)).every((leaf) => leaf !== null);
+  /**
+   * Whether the gateway's certificate and all of these leaves are there; what is not is being made, and `changed`
+   * follows.
+   */
+  isReady(leaves: readonly string[]): boolean {
+    const missing = leaves.filter((name) => this.leaf(name) === null);
+    return this.gateway() !== null && missing.length === 0;
   }
 
   /** The token of a sandbox's sidecar, or null while it is being signed; a new Pod gets a new one. */
@@ -79,8 +100,11 @@ export class SecretResources {
     return known.resource;
   }
 
-  /** Renews what is due; `subjects` are the sandboxes that are still there, and what is left of others is dropped. */
-  renew(now: number, subjects: ReadonlyMap<string, TokenSubject>): void {
+  /**
+   * Renews what is due; what there is stays until then. `subjects` are the sandboxes that are still there, `leaves` the
+   * names that are still intercepted: what is left of others is dropped.
+   */
+  renew(now: number, subjects: ReadonlyMap<string, TokenSubject>, leaves: readonly string[]): void {
     for (const [uid, { renewAt }] of this.#tokens) {
       const subject = subjects.get(uid);
       if (subject === undefined) {
@@ -89,37 +113,95 @@ export class SecretResources {
         this.#sign(subject);
       }
     }
+    const wanted = new Set(leaves);
     for (const [name, { renewAt }] of this.#leaves) {
-      if (now >= renewAt) {
+      if (!wanted.has(name)) {
         this.#leaves.delete(name);
-        this.leaf(name);
+      } else if (now >= renewAt) {
+        this.#issueLeaf(name);
       }
     }
+    this.#renewGateway();
   }
 
-  #sign(subject: TokenSubject): void {
-    void this.#mint(`token ${subject.uid}`, async () => {
-      const tokens = await this.#pki.tokens();
-      const { token, renewAt } = await tokens.issue(subject);
-      const resource = secretResource(TOKEN_SECRET, { genericSecret: { secret: { inlineString: token.reveal() } } });
-      this.#tokens.set(subject.uid, { resource, renewAt, pod: subject.pod });
+  /** Nothing is made any more. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  #issueLeaf(name: string): void {
+    this.#mint(`leaf ${name}`, async () => {
+      const leaf = await this.#pki.issueLeaf(name);
+      this.#leaves.set(name, { resource: certificateResource(`leaf:${name}`, leaf), renewAt: leaf.renewAt });
+      return true;
     });
   }
 
-  async #mint(key: string, work: () => Promise<void>): Promise<void> {
-    if (this.#minting.has(key)) {
+  /** The certificate lies in a file, which the gateway's supervisor renews as well; whoever does, the file counts. */
+  #renewGateway(): void {
+    this.#mint('gateway', async () => {
+      const fresh = certificateResource(GATEWAY_SECRET, await this.#pki.issueRoleCertificate('egress'));
+      const isNew = this.#gateway?.version !== fresh.version;
+      if (isNew) {
+        this.#gateway = fresh;
+      }
+      return isNew;
+    });
+  }
+
+  #sign(subject: TokenSubject): void {
+    this.#mint(`token ${subject.uid}`, async () => {
+      const tokens = await this.#pki.tokens();
+      const { token, renewAt } = await tokens.issue(subject);
+      const made = secretResource(TOKEN_SECRET, { genericSecret: { secret: { inlineString: token.reveal() } } });
+      this.#tokens.set(subject.uid, { resource: made, renewAt, pod: subject.pod });
+      return true;
+    });
+  }
+
+  /** Each key is worked on once at a time; `work` tells whether anything is new. */
+  #mint(key: string, work: () => Promise<boolean>): void {
+    if (this.#minting.has(key) || this.#closed) {
       return;
     }
     this.#minting.add(key);
-    try {
-      await work();
-      this.#changed();
-    } catch (error) {
-      this.#logger.error({ what: key, error: errorText(error) }, 'a secret could not be made');
-    } finally {
-      this.#minting.delete(key);
-    }
+    work().then(
+      (isNew) => {
+        this.#minting.delete(key);
+        if (isNew && !this.#closed) {
+          this.#changed();
+        }
+      },
+      (error: unknown) => {
+        this.#logger.error({ what: key, error: errorText(error) }, 'a secret could not be made; it is tried again');
+        // Whoever still wants it then asks again.
+        setTimeout(() => {
+          this.#minting.delete(key);
+          if (!this.#closed) {
+            this.#changed();
+          }
+        }, RETRY_MS).unref();
+      },
+    );
   }
+}
+
+function credential(name: string, source: CredentialSource, value: Redacted<string> | null): EncodedResource | null {
+  const parts = value === null ? null : parseStaticTemplate(source.template);
+  if (value === null || parts === null) {
+    return null;
+  }
+  const rendered = renderStaticTemplate(parts, value.reveal());
+  return secretResource(name, { genericSecret: { secret: { inlineString: rendered } } });
+}
+
+function certificateResource(name: string, { certificatePem, keyPem }: Certificate): EncodedResource {
+  return secretResource(name, {
+    tlsCertificate: {
+      certificateChain: { inlineString: certificatePem },
+      privateKey: { inlineString: keyPem.reveal() },
+    },
+  });
 }
 
 function secretResource(name: string, content: Omit<EnvoyJson[typeof SECRET], 'name'>): EncodedResource {

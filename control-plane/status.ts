@@ -1,7 +1,7 @@
 import type { Condition } from '../api/common.ts';
-import { type ConditionValue, findCondition, setCondition, withoutConditions } from '../api/conditions.ts';
+import { type ConditionValue, setCondition, withoutConditions } from '../api/conditions.ts';
 import type { PolicyRecord } from '../api/facts.ts';
-import { type KubeObject, type ObjectRef, refOf, refText } from '../api/object.ts';
+import { type KubeObject, refOf, refText } from '../api/object.ts';
 import { validateObject } from '../api/validate.ts';
 import { canonicalJson } from '../base/canonical.ts';
 import type { Clock } from '../base/clock.ts';
@@ -78,7 +78,7 @@ function programmed(state: PolicyState, progress: Progress, invalid: boolean): C
 
 /** One condition per type of finding; the bad ones come first, their texts together. */
 function findingConditions({ object, findings }: PolicyState): readonly ConditionValue[] {
-  const omitted = validateObject(object).omitted.map(({ path, reason }) => `${path}: ${reason}`);
+  const omitted = omittedParts(object);
   const types = [...new Set([...findings.map(({ type }) => type), ...(omitted.length > 0 ? ['Enforceable'] : [])])];
   return types.sort().map((type) => {
     const bad = findings.filter((finding) => finding.type === type && finding.status === 'False');
@@ -87,6 +87,18 @@ function findingConditions({ object, findings }: PolicyState): readonly Conditio
       ? { type, status: 'True', reason: type }
       : { type, status: 'False', reason: bad[0]?.reason ?? 'RulesOmitted', message: texts.join('; ') };
   });
+}
+
+const omittedKnown = new WeakMap<KubeObject, readonly string[]>();
+
+/** What of a stored object is left out (D2), worked out once an object. */
+function omittedParts(object: KubeObject): readonly string[] {
+  let parts = omittedKnown.get(object);
+  if (parts === undefined) {
+    parts = validateObject(object).omitted.map(({ path, reason }) => `${path}: ${reason}`);
+    omittedKnown.set(object, parts);
+  }
+  return parts;
 }
 
 const OURS = ['Accepted', 'Programmed', 'ResolvedRefs', 'Enforceable'];
@@ -98,6 +110,8 @@ export class StatusWriter {
   readonly #logger: Logger;
   readonly #rootNamespace: string;
   readonly #kept = new Map<string, number>();
+  /** The conditions that an object has already, so that thousands of unchanged ones cost nothing. */
+  readonly #known = new WeakMap<KubeObject, string>();
 
   constructor(store: ObjectStore, options: { clock: Clock; logger: Logger; rootNamespace: string }) {
     this.#store = store;
@@ -123,6 +137,17 @@ export class StatusWriter {
     const { object } = state;
     const generation = object.metadata.generation ?? 0;
     const wanted = policyConditions(state, progress);
+    const text = canonicalJson(wanted);
+    if (this.#known.get(object) !== text) {
+      await this.#writeConditions(object, generation, wanted);
+      this.#known.set(object, text);
+    }
+    if (wanted.some(({ type, status }) => type === 'Programmed' && status === 'True')) {
+      await this.#keep(object, generation);
+    }
+  }
+
+  async #writeConditions(object: KubeObject, generation: number, wanted: readonly ConditionValue[]): Promise<void> {
     const at = { now: new Date(this.#clock.now()).toISOString().replace(/\.\d+Z$/, 'Z'), generation };
     const before = member(object.status, 'conditions') as readonly Condition[] | undefined;
     const gone = OURS.filter((type) => !wanted.some((value) => value.type === type));
@@ -134,9 +159,6 @@ export class StatusWriter {
         type: 'merge',
         body: { status: { ...own, conditions: after } },
       });
-    }
-    if (findCondition(after, 'Programmed')?.status === 'True') {
-      await this.#keep(object, generation);
     }
   }
 
@@ -160,9 +182,4 @@ export class StatusWriter {
     }
     this.#kept.set(uid, generation);
   }
-}
-
-/** The reference of a policy that findings and rejections name. */
-export function sameRef(a: ObjectRef, b: ObjectRef): boolean {
-  return refText(a) === refText(b);
 }

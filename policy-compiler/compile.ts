@@ -57,6 +57,7 @@ class Memory {
   /** By sandbox uid, of the last compilation. */
   scopes: ReadonlyMap<string, Scopes> = new Map();
   readonly sidecars = new Memo<{ readonly chains: readonly Chain[]; readonly resources: readonly ResourceJson[] }>();
+  readonly #sorted = new WeakMap<readonly SandboxFacts[], readonly SandboxFacts[]>();
   #settings = '';
 
   /** Resources depend on the settings as a whole. */
@@ -67,6 +68,16 @@ class Memory {
       this.gateway.clear();
     }
     this.#settings = hash;
+  }
+
+  /** By uid. A list that is the same object as last time is not sorted again. */
+  sorted(sandboxes: readonly SandboxFacts[]): readonly SandboxFacts[] {
+    let sorted = this.#sorted.get(sandboxes);
+    if (sorted === undefined) {
+      sorted = [...sandboxes].sort((a, b) => compareText(a.uid, b.uid));
+      this.#sorted.set(sandboxes, sorted);
+    }
+    return sorted;
   }
 
   turn(): void {
@@ -85,12 +96,10 @@ function compileWorld(
 ): Compilation {
   memory.use(settings);
   const planner = new Planner(facts, memory.plans);
-  const sandboxes = [...facts.sandboxes].sort((a, b) => compareText(a.uid, b.uid));
-  const plans = new Map(sandboxes.map((sandbox) => [sandbox.uid, { sandbox, plan: planner.planOf(sandbox) }]));
-  const groups = [...Map.groupBy(plans.values(), ({ plan }) => plan)].map(([plan, members]) => ({
-    plan,
-    namespaces: new Set(members.map(({ sandbox }) => sandbox.namespace)),
-  }));
+  const plans = new Map(
+    memory.sorted(facts.sandboxes).map((sandbox) => [sandbox.uid, { sandbox, plan: planner.planOf(sandbox) }]),
+  );
+  const groups = groupsOf(plans.values());
   const distinct = groups.map(({ plan }) => plan);
   const gateway = gatewayResources(distinct, settings, memory);
   const scopes = scopesOf(plans, memory);
@@ -120,6 +129,20 @@ function compileWorld(
   };
   memory.turn();
   return compilation;
+}
+
+/** The distinct plans, each with the namespaces of its sandboxes. */
+function groupsOf(members: Iterable<{ readonly sandbox: SandboxFacts; readonly plan: Plan }>) {
+  const groups = new Map<Plan, Set<string>>();
+  for (const { sandbox, plan } of members) {
+    let namespaces = groups.get(plan);
+    if (namespaces === undefined) {
+      namespaces = new Set();
+      groups.set(plan, namespaces);
+    }
+    namespaces.add(sandbox.namespace);
+  }
+  return [...groups].map(([plan, namespaces]) => ({ plan, namespaces }));
 }
 
 function byTypeAndName(a: ResourceJson, b: ResourceJson): number {

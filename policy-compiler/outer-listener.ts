@@ -6,6 +6,7 @@ import type { CompilerSettings } from './compilation.ts';
 import {
   ADS,
   CLUSTER,
+  GATEWAY_SECRET,
   LISTENER,
   LOG_TUNNEL,
   OUTER_SCOPE_HEADER,
@@ -21,7 +22,8 @@ type MapperJson = EnvoyJson['envoy.extensions.filters.network.http_connection_ma
 
 /** Where the sidecars' tunnels end: verified certificate, verified token, both of one sandbox (D5, D33). */
 export function outerListener(settings: CompilerSettings): ResourceJson {
-  const { gatewayCertificate: files, trustDomain } = settings;
+  const { gatewayCertificate, trustDomain } = settings;
+  const { caFile } = gatewayCertificate;
   const listener: ListenerJson = {
     name: 'egress',
     address: { pipe: { path: settings.egressSocket, mode: 0o600 } },
@@ -35,11 +37,9 @@ export function outerListener(settings: CompilerSettings): ResourceJson {
             commonTlsContext: {
               alpnProtocols: ['h2'],
               tlsParams: { tlsMinimumProtocolVersion: 'TLSv1_3', tlsMaximumProtocolVersion: 'TLSv1_3' },
-              tlsCertificates: [
-                { certificateChain: { filename: files.certFile }, privateKey: { filename: files.keyFile } },
-              ],
+              tlsCertificateSdsSecretConfigs: [{ name: GATEWAY_SECRET, sdsConfig: ADS }],
               validationContext: {
-                trustedCa: { filename: files.caFile, watchedDirectory: { path: dirname(files.caFile) } },
+                trustedCa: { filename: caFile, watchedDirectory: { path: dirname(caFile) } },
                 matchTypedSubjectAltNames: [{ sanType: 'URI', matcher: { prefix: `spiffe://${trustDomain}/ns/` } }],
               },
             },

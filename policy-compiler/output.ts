@@ -65,6 +65,9 @@ function uniqueSorted<T>(items: readonly T[], keyOf: (item: T) => string): reado
 /** Where both configuration and secrets come from. */
 export const ADS = { ads: {}, resourceApiVersion: 'V3' } as const;
 
+/** SDS secret with the certificate that the egress gateway shows to sidecars; renewed without touching the listener. */
+export const GATEWAY_SECRET = 'gateway';
+
 /** Names of the filter-state objects that both gateway listeners and the external processor read. */
 export const STATE_UID = 'agents.sandbox.uid';
 export const STATE_IP = 'agents.dst.ip';

@@ -1,7 +1,7 @@
 import type { PolicyObject, PolicyRecord } from '../api/facts.ts';
 import { type KubeObject, refOf, refText } from '../api/object.ts';
 import { canonicalJson, compareText } from '../base/canonical.ts';
-import { KeptByKey } from './keep.ts';
+import { KeptByKey, sameItems } from './keep.ts';
 import type { LastGood } from './last-good.ts';
 import { type PolicyCheck, PolicyChecks } from './policy-check.ts';
 import { member } from './sandboxes.ts';
@@ -29,12 +29,13 @@ const REMEMBERED = 2;
 /**
  * Chooses the form of each policy that is in force: the stored one when it is valid and no Envoy refused it, else the
  * last good one of the same uid, else none (D2). It remembers good forms itself, so that a form that was in force stays
- * so even before it was persisted. Records of unchanged policies stay the same objects.
+ * so even before it was persisted. Records of unchanged policies stay the same objects, and so does the whole list.
  */
 export class PolicyForms {
   readonly #checks = new PolicyChecks();
   readonly #remembered = new Map<string, readonly LastGood[]>();
   readonly #records = new KeptByKey<PolicyRecord>(sameRecord);
+  #chosen: PolicyRecords = { records: [], invalidSpecs: {} };
 
   /** `kept` are the persisted last good forms, by uid. */
   choose(objects: readonly KubeObject[], kept: ReadonlyMap<string, LastGood>): PolicyRecords {
@@ -55,7 +56,12 @@ export class PolicyForms {
       return record;
     });
     this.#forget(objects);
-    return { records, invalidSpecs };
+    const { records: before, invalidSpecs: invalidBefore } = this.#chosen;
+    this.#chosen = {
+      records: sameItems(before, records) ? before : records,
+      invalidSpecs: canonicalJson(invalidBefore) === canonicalJson(invalidSpecs) ? invalidBefore : invalidSpecs,
+    };
+    return this.#chosen;
   }
 
   #record(object: KubeObject, refused: string | null, kept: LastGood | undefined): PolicyRecord {

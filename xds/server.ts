@@ -144,7 +144,7 @@ class AdsServer implements XdsServer {
     if (view === undefined) {
       refusedCallersTotal.inc({ reason: 'no-view' });
       connection.end(grpc.status.PERMISSION_DENIED, 'this identity has no view');
-    } else {
+    } else if (view !== null) {
       connection.update(view, this.#sequence);
     }
   }

@@ -48,8 +48,11 @@ export interface Caller {
  * nothing is said about a route table: Envoy ignores its removal, and an answer would keep a starting listener waiting.
  */
 export interface ViewSource {
-  /** undefined: the caller has no view, and its stream is refused. */
-  viewOf(caller: Caller): ResourceView | undefined;
+  /**
+   * undefined: the caller has no view, and its stream is refused. null: it has one that is not ready yet; its stream
+   * keeps what it has, and says nothing before the first view, until a later publication gives one.
+   */
+  viewOf(caller: Caller): ResourceView | null | undefined;
 }
 
 /** How one connected client stands with one resource that it refused. */

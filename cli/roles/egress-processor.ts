@@ -17,7 +17,7 @@ const NO_RESOURCES: CompilerSettings = {
   tokenAudience: TOKEN_AUDIENCE,
   tokenJwks: '{"keys":[]}',
   egressSocket: '/nonexistent',
-  gatewayCertificate: { certFile: '/nonexistent', keyFile: '/nonexistent', caFile: '/nonexistent' },
+  gatewayCertificate: { caFile: '/nonexistent' },
   resolver: null,
   originCaFile: '/nonexistent',
 };

@@ -16,11 +16,12 @@ import { findEnvoy } from '../../../envoy/find.ts';
 import { type EnvoyProcess, superviseEnvoy } from '../../../envoy/supervise.ts';
 import { egressHandler } from '../../../extproc/egress/handler.ts';
 import { type ExtProcServer, serveExtProc } from '../../../extproc/server.ts';
+import type { Certificate } from '../../../identity/certificates.ts';
 import { openPki, type Pki } from '../../../identity/pki-directory.ts';
 import { sandboxId } from '../../../identity/spiffe.ts';
 import type { Compilation, CompilerSettings } from '../../../policy-compiler/compilation.ts';
 import { createCompiler } from '../../../policy-compiler/compile.ts';
-import type { ResourceJson } from '../../../policy-compiler/output.ts';
+import { GATEWAY_SECRET, type ResourceJson } from '../../../policy-compiler/output.ts';
 import { type EnvoyJson, resource, typeUrl } from '../../../proto/resource.ts';
 import type { EncodedResource } from '../../../xds/view.ts';
 import { Plane, until } from '../../xds/plane.ts';
@@ -63,7 +64,6 @@ export class Stage {
     const origins = await openPki(join(plane.directory, 'origins'));
     const roots = join(plane.directory, 'roots.pem');
     await writeFile(roots, origins.mitmCaPem);
-    const role = await plane.pki.issueRoleCertificate('egress');
     const { publicJwks } = await jwks(plane.pki);
     const settings: CompilerSettings = {
       trustDomain: 'sandgate.local',
@@ -71,7 +71,7 @@ export class Stage {
       tokenAudience: 'egress',
       tokenJwks: publicJwks,
       egressSocket: join(plane.directory, 'egress.sock'),
-      gatewayCertificate: { certFile: role.certificateFile, keyFile: role.keyFile, caFile: plane.pki.caFile },
+      gatewayCertificate: { caFile: plane.pki.caFile },
       resolver: { address: '127.0.0.1', port: resolverPort },
       originCaFile: roots,
     };
@@ -195,19 +195,16 @@ export class Stage {
     const leaves = await Promise.all(
       compilation.leaves.map(async (name) => {
         const { certificatePem, keyPem } = await pki.issueLeaf(name);
-        return secretOf(`leaf:${name}`, {
-          tlsCertificate: {
-            certificateChain: { inlineString: certificatePem },
-            privateKey: { inlineString: keyPem.reveal() },
-          },
-        });
+        return certificateOf(`leaf:${name}`, { certificatePem, keyPem });
       }),
     );
+    const gateway = certificateOf(GATEWAY_SECRET, await pki.issueRoleCertificate('egress'));
     const tokens = await pki.tokens();
     let sequence = this.#plane.publish('egress', [
       ...compilation.egress.map((json) => encode(this.damage(json))),
       ...credentials,
       ...leaves,
+      gateway,
     ]);
     for (const { uid } of facts.sandboxes) {
       const { token } = await tokens.issue({
@@ -280,6 +277,18 @@ function encode(json: ResourceJson): EncodedResource {
     origins: json.origins,
     requires,
   };
+}
+
+function certificateOf(
+  name: string,
+  { certificatePem, keyPem }: Pick<Certificate, 'certificatePem' | 'keyPem'>,
+): EncodedResource {
+  return secretOf(name, {
+    tlsCertificate: {
+      certificateChain: { inlineString: certificatePem },
+      privateKey: { inlineString: keyPem.reveal() },
+    },
+  });
 }
 
 function secretOf(name: string, content: Omit<EnvoyJson[typeof SECRET], 'name'>): EncodedResource {

@@ -1,0 +1,123 @@
+import type { TokenSubject } from '../identity/sandbox-token.ts';
+import { parseSpiffeId, type Role } from '../identity/spiffe.ts';
+import type { Compilation } from '../policy-compiler/compilation.ts';
+import type { ResourceJson } from '../policy-compiler/output.ts';
+import { sameItems } from '../world/keep.ts';
+import type { Caller, EncodedResource, ResourceView, ViewSource } from '../xds/view.ts';
+import { ResourceEncoder } from './encode.ts';
+import type { Published } from './plane.ts';
+import { overlay, ResourceTable } from './resource-table.ts';
+import type { SecretResources } from './secret-resources.ts';
+
+/** The view of a sidecar with the token and the set that it is made from. */
+interface SidecarView {
+  readonly token: EncodedResource;
+  readonly set: ResourceTable;
+  readonly view: ResourceView;
+}
+
+/** The view of a gateway with everything that is in it. */
+interface RoleTable {
+  readonly resources: readonly EncodedResource[];
+  readonly table: ResourceTable;
+}
+
+const EMPTY = new ResourceTable([]);
+const NO_TABLE: RoleTable = { resources: [], table: EMPTY };
+
+/**
+ * One view per identity over one set of encoded resources (D30). A view is made from the verified certificate alone: a
+ * sidecar sees the resources of its sandbox's L4 set and its own token, and nothing of any other (D6). A view of which
+ * nothing changed stays the same object, so that its streams need not be compared again.
+ */
+export class Views {
+  readonly #secrets: SecretResources;
+  readonly #encoder = new ResourceEncoder();
+  #egress: RoleTable = NO_TABLE;
+  #ingress: RoleTable = NO_TABLE;
+  readonly #sets = new WeakMap<readonly ResourceJson[], ResourceTable>();
+  readonly #sidecars = new Map<string, SidecarView>();
+
+  constructor(secrets: SecretResources) {
+    this.#secrets = secrets;
+  }
+
+  /** The views of a publication; `subjects` are the sandboxes with a Pod, by uid. */
+  source(published: Published, subjects: ReadonlyMap<string, TokenSubject>): ViewSource {
+    const { compilation, ingress } = published;
+    this.#egress = roleTable(this.#egress, [...this.#encode(compilation.egress), ...this.#egressSecrets(published)]);
+    this.#ingress = roleTable(this.#ingress, this.#encode(ingress));
+    const roles: Readonly<Partial<Record<Role, ResourceTable>>> = {
+      egress: this.#egress.table,
+      ingress: this.#ingress.table,
+    };
+    this.#forget(subjects);
+    return {
+      viewOf: (caller: Caller) => {
+        const identity = parseSpiffeId(caller.spiffeId);
+        if (identity === null) {
+          return undefined;
+        }
+        if (identity.kind === 'role') {
+          return roles[identity.role];
+        }
+        const subject = subjects.get(identity.uid);
+        return subject?.spiffeId === caller.spiffeId ? this.#sidecar(compilation, subject) : EMPTY;
+      },
+    };
+  }
+
+  /** Null until its token is signed: without one, what the sidecar has would be taken from it. */
+  #sidecar(compilation: Compilation, subject: TokenSubject): ResourceView | null {
+    const resources = compilation.sidecarSets.get(compilation.subjects.get(subject.uid)?.l4Set ?? '');
+    if (resources === undefined) {
+      return EMPTY;
+    }
+    const token = this.#secrets.token(subject);
+    if (token === null) {
+      return null;
+    }
+    const set = this.#set(resources);
+    const known = this.#sidecars.get(subject.uid);
+    if (known?.token === token && known.set === set) {
+      return known.view;
+    }
+    const view = overlay(new ResourceTable([token]), set);
+    this.#sidecars.set(subject.uid, { token, set, view });
+    return view;
+  }
+
+  #set(resources: readonly ResourceJson[]): ResourceTable {
+    const known = this.#sets.get(resources);
+    if (known !== undefined) {
+      return known;
+    }
+    const table = new ResourceTable(this.#encode(resources));
+    this.#sets.set(resources, table);
+    return table;
+  }
+
+  #encode(resources: readonly ResourceJson[]): EncodedResource[] {
+    return resources.map((json) => this.#encoder.encode(json));
+  }
+
+  #egressSecrets({ world, compilation }: Published): EncodedResource[] {
+    const credentials = this.#secrets.credentials(compilation.credentials, ({ namespace, name, key }) =>
+      world.secret(namespace, name, key),
+    );
+    const issued = [this.#secrets.gateway(), ...compilation.leaves.map((name) => this.#secrets.leaf(name))];
+    return [...credentials, ...issued.filter((resource) => resource !== null)];
+  }
+
+  #forget(subjects: ReadonlyMap<string, TokenSubject>): void {
+    for (const uid of this.#sidecars.keys()) {
+      if (!subjects.has(uid)) {
+        this.#sidecars.delete(uid);
+      }
+    }
+  }
+}
+
+function roleTable(known: RoleTable, resources: readonly EncodedResource[]): RoleTable {
+  return sameItems(known.resources, resources) ? known : { resources, table: new ResourceTable(resources) };
+}
