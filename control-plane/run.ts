@@ -75,6 +75,7 @@ export class ControlPlane {
   #renewTimer: NodeJS.Timeout | null = null;
   #refreshTimer: NodeJS.Timeout | null = null;
   #closed = false;
+  readonly #first = Promise.withResolvers<void>();
   readonly #withdrawals: Withdrawals;
 
   constructor(options: ControlPlaneOptions) {
@@ -98,12 +99,14 @@ export class ControlPlane {
       publish: (source, published) => {
         this.progress.published(published);
         this.#xds?.publish(source, published.sequence);
+        this.#first.resolve();
         this.#moved();
       },
       logger: options.logger,
     });
   }
 
+  /** Resolves once Envoys can be served: the first state is published. */
   async start(): Promise<void> {
     const { pki, logger } = this.#options;
     await this.#world.ready();
@@ -134,6 +137,7 @@ export class ControlPlane {
     this.#update(this.#world.view);
     this.#world.onChange((changed) => this.#update(changed));
     this.#renewTimer = setInterval(() => this.#renewSafely(), this.#options.renewMs ?? RENEW_MS);
+    await this.#first.promise;
   }
 
   /** The present state of the world; for `explain`. */
@@ -161,8 +165,8 @@ export class ControlPlane {
     clearTimeout(this.#statusTimer ?? undefined);
     clearInterval(this.#renewTimer ?? undefined);
     clearTimeout(this.#refreshTimer ?? undefined);
-    this.#secrets.close();
     this.plane.close();
+    await this.#secrets.close();
     await this.#xds?.close();
     await this.#world.close();
     await this.#writing;

@@ -35,9 +35,10 @@ export class SecretResources {
   readonly #changed: () => void;
   readonly #leaves = new Map<string, Made>();
   readonly #tokens = new Map<string, Made & { readonly pod: string }>();
-  readonly #minting = new Set<string>();
+  readonly #minting = new Map<string, Promise<void>>();
   #credentials: ReadonlyMap<string, EncodedResource> = new Map();
   #gateway: EncodedResource | null = null;
+  #retry: NodeJS.Timeout | null = null;
   #closed = false;
 
   /** `changed` is called when a secret has become available or new. */
@@ -124,9 +125,11 @@ export class SecretResources {
     this.#renewGateway();
   }
 
-  /** Nothing is made any more. */
-  close(): void {
+  /** Resolves when nothing is being made any more, and nothing will be. */
+  async close(): Promise<void> {
     this.#closed = true;
+    clearTimeout(this.#retry ?? undefined);
+    await Promise.all(this.#minting.values());
   }
 
   #issueLeaf(name: string): void {
@@ -161,28 +164,27 @@ export class SecretResources {
 
   /** Each key is worked on once at a time; `work` tells whether anything is new. */
   #mint(key: string, work: () => Promise<boolean>): void {
-    if (this.#minting.has(key) || this.#closed) {
-      return;
+    if (!this.#minting.has(key) && !this.#closed) {
+      this.#minting.set(key, this.#attempt(key, work));
     }
-    this.#minting.add(key);
-    work().then(
-      (isNew) => {
-        this.#minting.delete(key);
-        if (isNew && !this.#closed) {
-          this.#changed();
-        }
-      },
-      (error: unknown) => {
-        this.#logger.error({ what: key, error: errorText(error) }, 'a secret could not be made; it is tried again');
-        // Whoever still wants it then asks again.
-        setTimeout(() => {
-          this.#minting.delete(key);
-          if (!this.#closed) {
-            this.#changed();
-          }
-        }, RETRY_MS).unref();
-      },
-    );
+  }
+
+  async #attempt(key: string, work: () => Promise<boolean>): Promise<void> {
+    let isNew = false;
+    try {
+      isNew = await work();
+    } catch (error) {
+      this.#logger.error({ what: key, error: errorText(error) }, 'a secret could not be made; it is tried again');
+      // Whoever still wants it asks again then.
+      this.#retry ??= setTimeout(() => {
+        this.#retry = null;
+        this.#changed();
+      }, RETRY_MS);
+    }
+    this.#minting.delete(key);
+    if (isNew && !this.#closed) {
+      this.#changed();
+    }
   }
 }
 

@@ -2,8 +2,8 @@
  * `npm test [FILTER...]`: every `tests/**\/*.test.ts`, one process and one deadline a file (D27). A filter keeps the
  * files whose path contains it. Exits with the runner's status; an empty run is a failure.
  */
-import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
+import { runTests } from './run-tests.ts';
 import { sourceFiles } from './source-files.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -15,9 +15,4 @@ if (files.length === 0) {
   process.stderr.write(`test: no test file matches ${filters.join(' ')}\n`);
   process.exit(1);
 }
-const done = spawnSync(
-  process.execPath,
-  ['--test', '--test-concurrency=2', '--test-timeout=300000', '--test-reporter=spec', ...files],
-  { cwd: root, stdio: 'inherit' },
-);
-process.exit(done.status ?? 1);
+process.exit(runTests(files, { concurrency: 2, timeoutMs: 300_000 }));

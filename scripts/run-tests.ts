@@ -1,0 +1,32 @@
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const root = join(import.meta.dirname, '..');
+const strict = pathToFileURL(join(import.meta.dirname, 'uvu-strict.ts')).href;
+
+export interface RunOptions {
+  /** Files at a time. */
+  readonly concurrency: number;
+  /** Deadline of one file, milliseconds. */
+  readonly timeoutMs: number;
+  /** Added to the environment. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Runs test files, one process each (D27); gives the runner's exit status. */
+export function runTests(files: readonly string[], { concurrency, timeoutMs, env = {} }: RunOptions): number {
+  const done = spawnSync(
+    process.execPath,
+    [
+      '--test',
+      ...['--import', strict],
+      `--test-concurrency=${concurrency}`,
+      `--test-timeout=${timeoutMs}`,
+      '--test-reporter=spec',
+      ...files,
+    ],
+    { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } },
+  );
+  return done.status ?? 1;
+}
