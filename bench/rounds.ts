@@ -1,0 +1,175 @@
+/** Interleaved rounds: every variant is loaded once a round, and a round counts only if it measured what it says. */
+import type { EnvoyProcess } from '../envoy/supervise.ts';
+import { processCpu, workerCpu, workerWait } from './processes.ts';
+import { median } from './report.ts';
+import { type Load, type LoadResult, runWrk } from './wrk.ts';
+
+/** One way to the same answer. */
+export interface Variant {
+  readonly name: string;
+  /** The Envoy under test. */
+  readonly envoy: EnvoyProcess;
+  readonly load: Omit<Load, 'seconds'>;
+  /** Prefix of the load generator's command, e.g. to enter the sandbox's network. */
+  readonly prefix?: readonly string[];
+  /** Shows that the policy is in force, or for the bare Envoy that there is none; throws otherwise. */
+  prove(): Promise<void>;
+  /** A count of requests that the external processor was given, or null where there is none. */
+  processed?(): Promise<number>;
+  /** Whether every request goes to the processor, or none may. */
+  readonly byProcessor: boolean;
+  /** Other processes whose CPU time belongs to the request. */
+  readonly others?: Readonly<Record<string, () => number>>;
+}
+
+/** What one valid run of one variant gave. */
+export interface Sample extends LoadResult {
+  /** Share of one core that the Envoy's worker used. */
+  readonly busy: number;
+  /** Share of the time in which it could have used it and something else had it. */
+  readonly waited: number;
+  /** CPU time of the whole Envoy process per request, microseconds. */
+  readonly envoyUs: number;
+  /** The same of other processes. */
+  readonly otherUs: Readonly<Record<string, number>>;
+}
+
+export interface RoundOptions {
+  readonly wrk: string;
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly say: (line: string) => void;
+}
+
+/** The worker must have been the limit, or the figure would be the load generator's (D29). */
+const LEAST_BUSY = 0.9;
+/** How often a variant is tried in one round before the suite gives up. */
+const ATTEMPTS = 6;
+
+/** Samples by variant, one a round. The order of the variants changes from round to round. */
+export async function runRounds(
+  variants: readonly Variant[],
+  options: RoundOptions,
+): Promise<Readonly<Record<string, readonly Sample[]>>> {
+  const samples: Record<string, Sample[]> = Object.fromEntries(variants.map(({ name }) => [name, []]));
+  for (let round = 1; round <= options.rounds; round += 1) {
+    for (const variant of round % 2 === 1 ? variants : variants.toReversed()) {
+      samples[variant.name]!.push(await validSample(variant, round, options));
+    }
+  }
+  return samples;
+}
+
+async function validSample(variant: Variant, round: number, options: RoundOptions): Promise<Sample> {
+  const faults: string[] = [];
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+    await variant.prove();
+    const { sample, faults: found } = await sampleOf(variant, options);
+    await variant.prove();
+    options.say(describe(variant, round, sample, found));
+    if (found.length === 0) {
+      return sample;
+    }
+    faults.push(...found);
+  }
+  throw new Error(`${variant.name}: no run of round ${round} counts: ${[...new Set(faults)].join('; ')}`);
+}
+
+async function sampleOf(
+  variant: Variant,
+  { wrk, seconds }: RoundOptions,
+): Promise<{ readonly sample: Sample; readonly faults: readonly string[] }> {
+  const { envoy, load, prefix, others = {} } = variant;
+  const pid = envoy.pid;
+  if (pid === null) {
+    throw new Error(`${variant.name}: its Envoy does not run`);
+  }
+  await runWrk(wrk, { ...load, seconds: 1 }, prefix);
+  const before = await state(variant, pid);
+  const began = performance.now();
+  const result = await runWrk(wrk, { ...load, seconds }, prefix);
+  const elapsed = (performance.now() - began) / 1000;
+  const after = await state(variant, pid);
+  const each = (seconds: number) => (seconds * 1e6) / result.requests;
+  const sample: Sample = {
+    ...result,
+    busy: (after.worker - before.worker) / elapsed,
+    waited: (after.waited - before.waited) / elapsed,
+    envoyUs: each(after.cpu - before.cpu),
+    otherUs: Object.fromEntries(
+      Object.keys(others).map((name) => [name, each(after.others[name]! - before.others[name]!)]),
+    ),
+  };
+  return { sample, faults: faultsOf(variant, sample, before, after) };
+}
+
+interface State {
+  readonly worker: number;
+  readonly waited: number;
+  readonly cpu: number;
+  readonly others: Readonly<Record<string, number>>;
+  readonly processed: number;
+  /** Answers of the Envoy under test by class, such as `2xx`. */
+  readonly answers: Readonly<Record<string, number>>;
+}
+
+async function state({ envoy, processed, others = {} }: Variant, pid: number): Promise<State> {
+  const stats = await envoy.admin.stats('^http\\..*\\.downstream_rq_[1-5]xx$');
+  const answers: Record<string, number> = {};
+  for (const [name, value] of Object.entries(stats).filter(([name]) => !name.startsWith('http.admin.'))) {
+    const kind = name.slice(-3);
+    answers[kind] = (answers[kind] ?? 0) + value;
+  }
+  return {
+    worker: workerCpu(pid),
+    waited: workerWait(pid),
+    cpu: processCpu(pid),
+    others: Object.fromEntries(Object.entries(others).map(([name, cpu]) => [name, cpu()])),
+    processed: (await processed?.()) ?? 0,
+    answers,
+  };
+}
+
+function faultsOf(variant: Variant, sample: Sample, before: State, after: State): string[] {
+  const faults: string[] = [];
+  if (sample.busy < LEAST_BUSY) {
+    const [busy, waited] = [sample.busy, sample.waited].map((share) => Math.round(share * 100));
+    faults.push(`its worker was only ${busy} % busy, and waited ${waited} % for a core that others used`);
+  }
+  if (sample.errors > 0) {
+    faults.push(`${sample.errors} failed requests`);
+  }
+  const wrong = ['1xx', '3xx', '4xx', '5xx'].filter((kind) => after.answers[kind] !== before.answers[kind]);
+  if (wrong.length > 0) {
+    faults.push(`answers other than 2xx: ${wrong.join(', ')}`);
+  }
+  const processed = after.processed - before.processed;
+  if (variant.byProcessor ? processed < sample.requests : processed > 0) {
+    faults.push(`${processed} of ${sample.requests} requests went to the processor`);
+  }
+  return faults;
+}
+
+function describe({ name }: Variant, round: number, sample: Sample, faults: readonly string[]): string {
+  const others = Object.entries(sample.otherUs).map(([other, us]) => `${other} ${us.toFixed(1)} us`);
+  const parts = [
+    `${sample.perSecond.toFixed(0).padStart(6)}/s`,
+    `p50 ${sample.p50Ms.toFixed(2)} ms`,
+    `p99 ${sample.p99Ms.toFixed(2)} ms`,
+    `busy ${(sample.busy * 100).toFixed(0)} %`,
+    `envoy ${sample.envoyUs.toFixed(1)} us`,
+    ...others,
+  ];
+  const verdict = faults.length === 0 ? '' : `  does not count: ${faults.join('; ')}`;
+  return `round ${round}  ${name.padEnd(14)} ${parts.join('  ')}${verdict}`;
+}
+
+/** Median over the rounds of a variant's throughput as a part of the base's in the same round. */
+export function ratio(samples: readonly Sample[], base: readonly Sample[]): number {
+  return median(samples.map(({ perSecond }, round) => perSecond / base[round]!.perSecond));
+}
+
+/** Median of one figure. */
+export function middle(samples: readonly Sample[], pick: (sample: Sample) => number): number {
+  return median(samples.map(pick));
+}
