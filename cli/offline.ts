@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { kindNamed } from '../api/kinds.ts';
 import { silentLogger } from '../base/logger.ts';
 import { type EffectivePolicy, effectivePolicy } from '../control-plane/effective-policy.ts';
@@ -12,6 +13,7 @@ import { layoutOf } from '../local/layout.ts';
 import { readSettings } from '../local/settings.ts';
 import type { CompilerSettings } from '../policy-compiler/compilation.ts';
 import { createCompiler, listedNames } from '../policy-compiler/compile.ts';
+import { type DirectoryStore, openDirectoryStore } from '../store/directory.ts';
 import type { Problem } from '../store/manifest-index.ts';
 import { ManifestStore } from '../store/manifest-store.ts';
 import { allocateVirtualAddresses } from '../world/virtual-addresses.ts';
@@ -25,12 +27,12 @@ export interface OfflinePlane extends Pick<Published, 'compilation' | 'ingress' 
 }
 
 /**
- * Compiles a directory of manifests as it is; nothing runs and nothing is written (D16). Virtual addresses are those
- * that a first start would give, and equal creation times leave the order to the names.
+ * Compiles a directory in which nothing runs. One that never had a plane is read as it is, and nothing is written (D16):
+ * virtual addresses are then those that a first start would give, and equal creation times leave the order to the names.
  */
 export async function offlinePlane(dir: string): Promise<OfflinePlane> {
   const settings = await readSettings(dir);
-  const store = new ManifestStore(dir, kindNamed);
+  const store = await openToRead(dir);
   const world = new World({
     store,
     settings: { hosts: settings.hosts, rootNamespace: ROOT_NAMESPACE },
@@ -38,7 +40,7 @@ export async function offlinePlane(dir: string): Promise<OfflinePlane> {
   });
   try {
     const view = await world.ready();
-    const virtualAddresses = allocateVirtualAddresses({}, listedNames(view.facts));
+    const virtualAddresses = allocateVirtualAddresses(view.facts.virtualAddresses, listedNames(view.facts));
     const known = { ...view, facts: { ...view.facts, virtualAddresses } };
     const layout = layoutOf(dir);
     const compileIngress = ingressCompiler({
@@ -50,12 +52,18 @@ export async function offlinePlane(dir: string): Promise<OfflinePlane> {
       compilation: createCompiler({ scanMcp }).compile(known.facts, compilerSettings(dir)),
       ingress: compileIngress(known),
       world: known,
-      problems: store.problems,
+      problems: store instanceof ManifestStore ? store.problems : store.problems(),
     };
   } finally {
     await world.close();
     await store.close();
   }
+}
+
+/** The state of a plane that has stopped counts too: creation times order policies, addresses and good forms are kept. */
+async function openToRead(dir: string): Promise<ManifestStore | DirectoryStore> {
+  const hasState = (await stat(layoutOf(dir).state).catch(() => null)) !== null;
+  return hasState ? openDirectoryStore(dir, { kinds: kindNamed }) : new ManifestStore(dir, kindNamed);
 }
 
 /** Answers `explain` from the manifests. */

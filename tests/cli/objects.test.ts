@@ -131,6 +131,30 @@ objects('a Secret of a wrong shape, put there by hand, is hidden all the same', 
   }
 });
 
+objects('explain of a directory whose plane has stopped keeps the order in which policies were made', async () => {
+  const profile = (name: string) => `apiVersion: agents.kruise.io/v1alpha1
+kind: SecurityProfile
+metadata: { name: ${name} }
+spec:
+  selector: { matchLabels: { app: demo } }
+  rules: [{ name: ${name}, match: [{ domains: [a.test] }], actions: { block: {} } }]
+`;
+  const demo = `apiVersion: agents.kruise.io/v1alpha1
+kind: Sandbox
+metadata: { name: demo }
+spec: { template: { metadata: { labels: { app: demo } }, spec: { containers: [{ name: web, image: x }] } } }
+`;
+  assert.is((await on(['apply', '-f', '-'], `${demo}---\n${profile('zz')}`)).status, 0);
+  await new Promise((resolve) => setTimeout(resolve, 1100)); // Creation times have whole seconds.
+  assert.is((await on(['apply', '-f', '-'], profile('aa'))).status, 0);
+  const { stdout } = await on(['explain', '--sandbox', 'demo', '-o', 'json']);
+  const { l7 } = JSON.parse(stdout) as { l7: { rule: string }[] };
+  assert.equal(
+    l7.map(({ rule }) => rule),
+    ['zz', 'aa'],
+  );
+});
+
 objects('delete removes objects, and says what is not there', async () => {
   await on(['apply', '-f', '-'], policy(''));
   assert.is((await on(['delete', 'tp', 'egress'])).stdout.split(' deleted')[0], 'TrafficPolicy default/egress');
