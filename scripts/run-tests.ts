@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const root = join(import.meta.dirname, '..');
-const strict = pathToFileURL(join(import.meta.dirname, 'uvu-strict.ts')).href;
+const preload = pathToFileURL(join(import.meta.dirname, 'test-preload.ts')).href;
 
 export interface RunOptions {
   /** Files at a time. */
@@ -18,15 +18,8 @@ export interface RunOptions {
 export function runTests(files: readonly string[], { concurrency, timeoutMs, env = {} }: RunOptions): number {
   const done = spawnSync(
     process.execPath,
-    [
-      '--test',
-      ...['--import', strict],
-      `--test-concurrency=${concurrency}`,
-      `--test-timeout=${timeoutMs}`,
-      '--test-reporter=spec',
-      ...files,
-    ],
-    { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } },
+    ['--test', ...['--import', preload], `--test-concurrency=${concurrency}`, '--test-reporter=spec', ...files],
+    { cwd: root, stdio: 'inherit', env: { ...process.env, ...env, SANDGATE_TEST_DEADLINE_MS: String(timeoutMs) } },
   );
   return done.status ?? 1;
 }
