@@ -24,19 +24,34 @@ export function bodyText(body: Uint8Array, contentEncoding: readonly string[]): 
 }
 
 function undo(body: Uint8Array, coding: string): Uint8Array {
-  const limit = { maxOutputLength: MAX_BODY_BYTES };
   switch (coding) {
     case '':
     case 'identity':
       return body;
     case 'gzip':
     case 'x-gzip':
-      return gunzipSync(body, limit);
+      return inflateAll(gunzipSync, body);
     case 'deflate':
-      return hasZlibHeader(body) ? inflateSync(body, limit) : inflateRawSync(body, limit);
+      return inflateAll(hasZlibHeader(body) ? inflateSync : inflateRawSync, body);
     default:
       throw new Error(`unknown content coding ${coding}`);
   }
+}
+
+/**
+ * Decoders stop at different places: Node's ends a gzip stream at padding behind which others look for the next member.
+ * What one does not read another may, so a stream must end with the body.
+ */
+function inflateAll(inflate: typeof gunzipSync, body: Uint8Array): Uint8Array {
+  // With `info` the engine comes beside the output, which the types do not tell.
+  const { buffer, engine } = inflate(body, { maxOutputLength: MAX_BODY_BYTES, info: true }) as unknown as {
+    readonly buffer: Uint8Array;
+    readonly engine: { readonly bytesWritten: number };
+  };
+  if (engine.bytesWritten !== body.length) {
+    throw new Error('bytes behind the end of the stream');
+  }
+  return buffer;
 }
 
 /** RFC 1950: method 8, window at most 32 KiB, and a header checksum; anything else is raw deflate. */
