@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { errorText } from '../../base/errors.ts';
 import { createLogger, type Logger } from '../../base/logger.ts';
 import { type Layout, layoutOf, planeDirectory } from '../../local/layout.ts';
 import { readSettings, type Settings } from '../../local/settings.ts';
@@ -42,7 +43,10 @@ export async function runRole(
     logger,
     ready: () => void process.stdout.write('{"ready":true}\n'),
   };
-  const stop = await start(context);
+  const stop = await start(context).catch((error: unknown) => {
+    logger.error({ error: errorText(error) }, 'this role could not start');
+    process.exit(1); // Whatever it has begun would keep the process alive, doing nothing.
+  });
   const { promise, resolve } = Promise.withResolvers<void>();
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.once(signal, () => resolve());
