@@ -18,6 +18,11 @@ export interface Arrival {
 /** What a client holds, by type and name; survives a reconnect. */
 export type Held = Map<string, Map<string, string>>;
 
+/** A copy that later streams do not change. */
+export function copyOf(held: Held): Held {
+  return new Map([...held].map(([type, names]) => [type, new Map(names)]));
+}
+
 export interface ClientOptions {
   readonly socketPath: string;
   readonly caPem: string;
@@ -117,14 +122,26 @@ export class AdsClient {
     const error = refusal === undefined ? {} : { errorDetail: { code: 13, message: refusal } };
     this.#call.write({ typeUrl, responseNonce: nonce, ...error });
     if (typeUrl === SCOPE && refusal === undefined) {
+      this.#leaveTables(removedResources);
       this.#followTables(resources.map(({ name }) => name));
+    }
+  }
+
+  /** Envoy forgets a table when no scope names it any more. */
+  #leaveTables(scopes: readonly string[]): void {
+    const left = pinnedTables(scopes);
+    if (left.length > 0) {
+      for (const name of left) {
+        this.#tables.delete(name);
+        this.held.get(ROUTES)?.delete(name);
+      }
+      this.#call.write({ typeUrl: ROUTES, resourceNamesUnsubscribe: left });
     }
   }
 
   /** A scope that keeps a table makes Envoy ask for that table. */
   #followTables(scopes: readonly string[]): void {
-    const pinned = scopes.filter((name) => name.startsWith('!pin-')).map((name) => name.slice('!pin-'.length));
-    const wanted = pinned.filter((name) => !this.#tables.has(name) && !this.held.get(ROUTES)?.has(name));
+    const wanted = pinnedTables(scopes).filter((name) => !this.#tables.has(name) && !this.held.get(ROUTES)?.has(name));
     if (wanted.length > 0) {
       for (const name of wanted) {
         this.#tables.add(name);
@@ -132,4 +149,8 @@ export class AdsClient {
       this.#call.write({ typeUrl: ROUTES, resourceNamesSubscribe: wanted });
     }
   }
+}
+
+function pinnedTables(scopes: readonly string[]): string[] {
+  return scopes.filter((name) => name.startsWith('!pin-')).map((name) => name.slice('!pin-'.length));
 }

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { SECRET } from '../../xds/types.ts';
-import type { AdsClient, Held } from './client.ts';
+import { type AdsClient, copyOf } from './client.ts';
 import { blockRule, ControlStage, metric, pkiWith, securityProfile, trafficPolicy, until } from './stage.ts';
 
 /** A control plane that comes back sends connected Envoys nothing that they have (D30). */
@@ -27,10 +27,6 @@ restart.before.each(async () => {
 restart.after.each(async () => {
   await stage.close();
 });
-
-function copyOf(held: Held): Held {
-  return new Map([...held].map(([type, names]) => [type, new Map(names)]));
-}
 
 restart('no resource is sent or removed, whatever the moment: secrets have equal versions too', async () => {
   const uids = await Promise.all(['one', 'two', 'three'].map((name) => stage.sandbox(name, { app: 'a' })));
