@@ -61,7 +61,7 @@ export function routeOf(sandbox: KubeObject, now: number): RouteRecord {
     address: typeof address === 'string' ? (canonicalAddress(address) ?? '') : '',
     token: token === '' ? null : new Redacted(token),
     requireTrafficAuth: annotations[JWT_OPT_IN] === 'true',
-    wakeOnTraffic: rule !== undefined && rule !== null,
+    wakeOnTraffic: rule !== undefined && rule !== null && !isPooled(metadata),
     pauseTimeoutMs: timeout !== null && timeout > 0 ? timeout : null,
     resting: phase === 'Paused' || phase === 'Resuming' || (phase === 'Running' && member(spec, 'paused') === true),
     asleep: phase === 'Paused' && paused,
@@ -69,14 +69,16 @@ export function routeOf(sandbox: KubeObject, now: number): RouteRecord {
   };
 }
 
+/** Whether it belongs to a pool and is nobody's yet: nothing wakes it (ingress-gateway §3.2, D17). */
+function isPooled({ ownerReferences }: KubeObject['metadata']): boolean {
+  return ownerReferences?.some(({ kind, controller }) => kind === 'SandboxSet' && controller === true) === true;
+}
+
 /** First match wins (ingress-gateway §4.1). */
 function stateOf({ metadata, spec, status }: KubeObject, now: number): RouteState {
   const phase = member(status, 'phase');
   const conditions = member(status, 'conditions') as readonly Condition[] | undefined;
   const isReady = findCondition(conditions, 'Ready')?.status === 'True';
-  const isPooled = metadata.ownerReferences?.some(
-    ({ kind, controller }) => kind === 'SandboxSet' && controller === true,
-  );
   if ((member(member(status, 'podInfo'), 'podIP') ?? '') === '') {
     return 'creating';
   }
@@ -86,7 +88,7 @@ function stateOf({ metadata, spec, status }: KubeObject, now: number): RouteStat
   if (phase === 'Pending') {
     return 'creating';
   }
-  if (isPooled === true) {
+  if (isPooled(metadata)) {
     return isReady ? 'available' : 'creating';
   }
   if (phase === 'Running') {

@@ -73,6 +73,14 @@ test('a malformed object is a route that leads nowhere', () => {
   assert.is(route.wakeOnTraffic, false);
 });
 
+test('what is in a pool is never woken, whatever rule it carries', () => {
+  const ownerReferences = [{ apiVersion: 'x', kind: 'SandboxSet', name: 's', uid: 'u', controller: true }];
+  const spec = { paused: true, autoPausePolicy: { resume: { onIngressTraffic: {} } } };
+  const asleep = { spec, status: { phase: 'Paused' }, paused: true };
+  assert.is(routeOf(sandbox(asleep), NOW).wakeOnTraffic, true);
+  assert.is(routeOf(sandbox({ ...asleep, metadata: { ownerReferences } }), NOW).wakeOnTraffic, false);
+});
+
 test('without a label the id is namespace and name; the token is never printed', () => {
   const route = routeOf(sandbox({ metadata: { labels: {} } }), NOW);
   assert.is(route.id, 'team--one');
