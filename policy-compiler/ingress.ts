@@ -93,7 +93,7 @@ function scopeOf(route: IngressRoute, { domain }: IngressSettings): ResourceJson
       name,
       {
         name,
-        key: { fragments: [{ stringKey: name }] },
+        key: { fragments: [{ stringKey: cutKey(name) }] },
         routeConfiguration: inline(name, [hotRoute(route, true), hotRoute(route, false), ...FALL_THROUGH]),
       },
       [route.ref],
@@ -104,6 +104,11 @@ function scopeOf(route: IngressRoute, { domain }: IngressSettings): ResourceJson
   };
   scopes.set(route, { domain, resource });
   return resource;
+}
+
+/** The key as the listener cuts it from a host name, which ends at the next `-`, one in the domain too (D5). */
+function cutKey(name: string): string {
+  return name.split('-', 1)[0]!;
 }
 
 function inline(name: string, routes: readonly RouteJson[]): EnvoyJson['envoy.config.route.v3.RouteConfiguration'] {

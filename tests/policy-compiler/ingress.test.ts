@@ -59,6 +59,11 @@ test('a sandbox is one scope: name and key are what the listener cuts from the h
   );
 });
 
+test('the key ends where the listener ends it: at a dash in the domain', () => {
+  const scope = of(compileIngress([route('abc')], { ...SETTINGS, domain: 'my-dom.test' }), 'abc.my-dom.test');
+  assert.equal((scope.json as { key: { fragments: object[] } }).key.fragments, [{ stringKey: 'abc.my' }]);
+});
+
 test('a change of one sandbox changes one resource, and the others stay the same objects', () => {
   const [abc, def] = [route('abc'), route('def')];
   const before = compileIngress([abc, def], SETTINGS);
