@@ -14,11 +14,18 @@ export interface ChildOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** How long the child has to end after SIGTERM, milliseconds. */
   readonly graceMs?: number;
+  /** Told of every change of {@link Child.state}. */
+  readonly onState?: (state: ChildState) => void;
 }
+
+/** `failing`: it ended {@link FAILURES} times without having become ready; it is still started again and again. */
+export type ChildState = 'starting' | 'running' | 'failing' | 'stopped';
 
 const BACKOFF_MS = [200, 400, 800, 1600, 3000] as const;
 /** A child that lived this long starts again without a pause. */
 const STEADY_MS = 10_000;
+/** So many ends without readiness between them are no accident. */
+export const FAILURES = 3;
 
 /**
  * A child that is started again with back-off when it ends, and that never outlives this process. It says that it is
@@ -29,8 +36,9 @@ export class Child {
   readonly #options: ChildOptions;
   #process: ChildProcess | null = null;
   #guard: Readable | null = null;
-  #stopping = false;
-  #attempt = 0;
+  #state: ChildState = 'starting';
+  /** Ends in a row without readiness or a long life between them. */
+  #failures = 0;
   #timer: NodeJS.Timeout | null = null;
   #ready = Promise.withResolvers<void>();
   restarts = 0;
@@ -41,11 +49,16 @@ export class Child {
     this.#start();
   }
 
+  /** Of the running process; undefined between two. */
   get pid(): number | undefined {
     return this.#process?.pid;
   }
 
-  /** Resolves when the present process is ready; throws `not-ready` when that takes too long. */
+  get state(): ChildState {
+    return this.#state;
+  }
+
+  /** Resolves when a process of it is ready; throws `not-ready` when that takes too long. */
   async ready(timeoutMs: number): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
@@ -58,16 +71,23 @@ export class Child {
 
   /** Ends the child: SIGTERM, then SIGKILL after its grace. */
   async stop(): Promise<void> {
-    this.#stopping = true;
+    this.#setState('stopped');
     clearTimeout(this.#timer ?? undefined);
     const child = this.#process;
-    if (child === null || child.exitCode !== null || child.signalCode !== null) {
+    if (child === null) {
       return;
     }
     const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
     child.kill('SIGTERM');
     const timer = setTimeout(() => child.kill('SIGKILL'), this.#options.graceMs ?? 5000);
     await ended.finally(() => clearTimeout(timer));
+  }
+
+  #setState(state: ChildState): void {
+    if (this.#state !== state && this.#state !== 'stopped') {
+      this.#state = state;
+      this.#options.onState?.(state);
+    }
   }
 
   #start(): void {
@@ -83,26 +103,36 @@ export class Child {
     this.#process = child;
     this.#guard = (child.stdio[3] as Readable | undefined) ?? null;
     createInterface({ input: child.stdout! }).on('line', (line) => {
-      if (line === '{"ready":true}') {
-        this.#attempt = 0;
+      if (line === '{"ready":true}' && this.#process === child) {
+        this.#failures = 0;
         this.#ready.resolve();
+        this.#setState('running');
       }
     });
-    child.once('error', (error) => logger.error({ child: name, error: error.message }, 'a child could not be started'));
-    child.once('exit', (code, signal) => {
-      this.#guard?.destroy();
-      if (!this.#stopping) {
-        logger.warn({ child: name, code, signal }, 'a child ended and is started again');
-        this.#restart(Date.now() - started);
+    child.once('error', (error) => {
+      logger.error({ child: name, error: error.message }, 'a child could not be started');
+      if (child.pid === undefined) {
+        this.#ended(started, { code: null, signal: null });
       }
     });
+    child.once('exit', (code, signal) => this.#ended(started, { code, signal }));
   }
 
-  #restart(livedMs: number): void {
-    this.#ready = Promise.withResolvers<void>();
+  #ended(started: number, how: { readonly code: number | null; readonly signal: NodeJS.Signals | null }): void {
+    const { name, logger } = this.#options;
+    this.#guard?.destroy();
+    this.#process = null;
+    if (this.#state === 'stopped') {
+      return;
+    }
+    logger.warn({ child: name, ...how }, 'a child ended and is started again');
+    if (this.#state === 'running') {
+      this.#ready = Promise.withResolvers<void>();
+    }
     this.restarts += 1;
-    this.#attempt = livedMs > STEADY_MS ? 0 : this.#attempt + 1;
-    const pause = this.#attempt === 0 ? 0 : BACKOFF_MS[Math.min(this.#attempt, BACKOFF_MS.length) - 1]!;
+    this.#failures = Date.now() - started > STEADY_MS ? 0 : this.#failures + 1;
+    this.#setState(this.#failures >= FAILURES ? 'failing' : 'starting');
+    const pause = this.#failures === 0 ? 0 : BACKOFF_MS[Math.min(this.#failures, BACKOFF_MS.length) - 1]!;
     this.#timer = setTimeout(() => this.#start(), pause);
   }
 }

@@ -3,7 +3,7 @@ import { type Bootstrap, type BootstrapSettings, writeBootstrap } from '../envoy
 import { egressBootstrap } from '../envoy/bootstrap-egress.ts';
 import { ingressBootstrap } from '../envoy/bootstrap-ingress.ts';
 import type { Wrap } from '../envoy/guard.ts';
-import { type EnvoyProcess, superviseEnvoy } from '../envoy/supervise.ts';
+import { type EnvoyProcess, type EnvoyState, superviseEnvoy } from '../envoy/supervise.ts';
 import type { Pki } from '../identity/pki-directory.ts';
 import type { Layout } from '../local/layout.ts';
 
@@ -15,13 +15,15 @@ export interface GatewayOptions {
   readonly logger: Logger;
   readonly concurrency: number;
   readonly wrap?: Wrap;
+  /** Told of every change of the Envoy's state. */
+  readonly onState?: (state: EnvoyState) => void;
 }
 
 const RENEW_MS = 10 * 60_000;
 
 /** Starts the Envoy of a gateway; its certificate is renewed in place for as long as it runs. */
 export async function startGateway(options: GatewayOptions): Promise<EnvoyProcess> {
-  const { role, layout, pki, binary, logger, concurrency, wrap } = options;
+  const { role, layout, pki, binary, logger, concurrency, wrap, onState } = options;
   const certificate = await pki.issueRoleCertificate(role);
   const adminSocket = layout.socket(`envoy-${role}`);
   const common: BootstrapSettings & { readonly processorSocket: string } = {
@@ -48,5 +50,6 @@ export async function startGateway(options: GatewayOptions): Promise<EnvoyProces
     drainSeconds: 4,
     listeners: [role],
     ...(wrap === undefined ? {} : { wrap }),
+    ...(onState === undefined ? {} : { onState }),
   });
 }

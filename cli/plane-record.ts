@@ -6,6 +6,8 @@ import type { Layout } from '../local/layout.ts';
 /** What `up` tells the roles of its plane, also those that are started apart. */
 export interface PlaneRecord {
   readonly ingress: { readonly host: string; readonly port: number };
+  /** The domain below which sandboxes are reached; absent: that of the settings. */
+  readonly domain?: string;
 }
 
 const file = (layout: Layout): string => join(layout.run, 'plane.json');

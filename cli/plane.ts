@@ -1,26 +1,26 @@
 import { access, constants, mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { kindNamed } from '../api/kinds.ts';
+import { isDnsSubdomain } from '../api/names.ts';
 import { joinHostPort } from '../base/addresses.ts';
-import { CodedError, errorText } from '../base/errors.ts';
+import { CodedError, errorText, isCoded } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
 import { findEnvoy } from '../envoy/find.ts';
-import type { EnvoyProcess } from '../envoy/supervise.ts';
 import { replacePrivate } from '../identity/files.ts';
-import { openPki, type Pki } from '../identity/pki-directory.ts';
+import { openPki } from '../identity/pki-directory.ts';
 import { createLayout, type Layout, layoutOf, recordRunningPlane } from '../local/layout.ts';
-import { type NodeNamespace, openNode } from '../local/node-namespace.ts';
+import { openNode } from '../local/node-namespace.ts';
 import { startRelay } from '../local/relay.ts';
 import { readSettings, type Settings } from '../local/settings.ts';
 import { publicRoots } from '../local/trust-bundle.ts';
 import { type DirectoryStore, openDirectoryStore } from '../store/directory.ts';
 import { serveStore } from '../store/socket-server.ts';
 import { parseAdminAddress, startAdminServer } from './admin-server.ts';
-import { Child } from './child-process.ts';
-import { startGateway } from './gateways.ts';
+import { startComponents } from './components.ts';
 import { writePlaneRecord } from './plane-record.ts';
 import type { RoleName } from './roles/names.ts';
 import { originCaFile } from './roles/role.ts';
+import { watchSettings } from './settings-watch.ts';
 
 export interface UpOptions {
   readonly dir: string;
@@ -36,12 +36,13 @@ export interface UpOptions {
 /** What is undone at the end, last begun first ended. */
 type Undo = readonly [what: string, undo: () => Promise<unknown>];
 
-const READY_MS = 60_000;
-
 /**
  * Runs local mode until SIGINT or SIGTERM (D32): store, node namespace, relays and admin API in this process, every
- * role as a child that is restarted with back-off. Prints a line per component and `ready` last. Whatever ends it, no
- * process, namespace, mount or socket stays: its children die with it, and the next `up` removes what a kill left.
+ * role as a child that is restarted with back-off. Prints a line per component and `ready` last, when sandboxes can be
+ * served: the control plane has published and both gateways listen. Whatever ends it, no process, namespace, mount or
+ * socket stays: its children die with it, and the next `up` removes what a kill left. Throws a coded error when it
+ * cannot start: `already-running`, `address-in-use`, `no-namespaces`, `missing-tools`, `envoy-…`, `invalid` (settings),
+ * `not-ready`.
  */
 export async function runUp(options: UpOptions, logger: Logger): Promise<void> {
   const undo: Undo[] = [];
@@ -51,7 +52,7 @@ export async function runUp(options: UpOptions, logger: Logger): Promise<void> {
   }
   const say = printer(options.json);
   try {
-    const starting = start(options, logger, say, undo);
+    const starting = start(options, { logger, say, undo, ended });
     await Promise.race([starting, ended]);
     await ended;
     await starting.catch(() => {});
@@ -80,50 +81,72 @@ async function unwind(undo: Undo[], logger: Logger): Promise<void> {
   }
 }
 
-async function start(options: UpOptions, logger: Logger, say: Say, undo: Undo[]): Promise<void> {
+/** What the steps of a start share. */
+interface Starting {
+  readonly logger: Logger;
+  readonly say: Say;
+  readonly undo: Undo[];
+  /** Resolves when the plane is told to end, also while it is starting. */
+  readonly ended: Promise<void>;
+}
+
+async function start(options: UpOptions, starting: Starting): Promise<void> {
+  const { logger, say, undo, ended } = starting;
   const layout = layoutOf(options.dir);
   await mkdir(layout.dir, { recursive: true });
   await createLayout(layout);
+  const settings = await readSettings(layout.dir);
+  const domain = domainOf(options, settings);
+  const adminAddress = parseAdminAddress(options.admin ?? `unix:${layout.socket('admin')}`);
+  // Before anything that a plane which runs here already has made: it takes the directory's lock.
+  const store = await openStore(layout, logger, undo);
   undo.push(['sockets', () => removeSockets(layout)]);
-  const settings = await effectiveSettings(layout, options.domain);
+  const relay = await startRelay({ ...options.ingress, socketPath: layout.socket('ingress') });
+  undo.push(['ingress relay', () => relay.close()]);
   const binary = await findEnvoy({ onProgress: (text) => say('envoy', text.replace(/^envoy: /, '')) });
   const node = await openNode(layout);
   undo.push(['node namespace', () => node.close()]);
   say('node', `namespaces ${node.byRoot ? 'of root' : 'of an ordinary user'}: each sandbox is isolated`);
   say('images', 'container images are not pulled: commands run from the programs of this machine');
-  const store = await startStore(layout, logger, say, undo);
+  await startStoreServer(store, layout, starting);
   const pki = await openPki(layout.pki);
   await writeOriginRoots(layout, settings);
-  const relay = await startRelay({ ...options.ingress, socketPath: layout.socket('ingress') });
-  undo.push(['ingress relay', () => relay.close()]);
-  await writePlaneRecord(layout, { ingress: { host: options.ingress.host, port: relay.port } });
-  const components = await startComponents({ options, layout, pki, binary, node, logger, undo });
+  await writePlaneRecord(layout, { ingress: { host: options.ingress.host, port: relay.port }, domain });
+  const onTrouble = (name: RoleName, state: 'failing' | 'running') => {
+    const text = state === 'failing' ? 'ends again and again; the log says why' : 'is well again';
+    logger.error({ component: name }, `${name} ${text}`);
+    say(name, text);
+  };
+  const parts = { without: options.without, layout, pki, binary, node, logger, onTrouble };
+  const components = await startComponents(parts, (component) => {
+    undo.push([component.name, () => component.stop()]);
+  });
   const admin = await startAdminServer({
-    address: parseAdminAddress(options.admin ?? `unix:${layout.socket('admin')}`),
-    layout,
-    store,
-    components: () => components.map(({ name, pid, restarts }) => ({ name, pid: pid(), restarts: restarts() })),
-    logger,
+    ...{ address: adminAddress, layout, store, logger },
+    components: () => components.map(({ name, state, pid, restarts }) => ({ name, state, pid, restarts })),
   });
   undo.push(['admin API', () => admin.close()]);
-  const forget = await recordRunningPlane(layout);
-  undo.push(['record of the plane', forget]);
-  await Promise.all(
-    components.map(async ({ name, ready, pid }) => {
-      await ready();
-      say(name, 'running', { pid: pid() });
+  const stopWatching = watchSettings(layout, settings, logger);
+  undo.push(['settings', async () => stopWatching()]);
+  undo.push(['record of the plane', await recordRunningPlane(layout)]);
+  const ready = Promise.all(
+    components.map(async (component) => {
+      await component.ready();
+      say(component.name, 'running', { pid: component.pid });
     }),
   );
+  if ((await Promise.race([ready.then(() => 'ready'), ended])) !== 'ready') {
+    return;
+  }
   const ingress = joinHostPort(options.ingress.host, relay.port);
   if (admin.token !== null) {
     await replacePrivate(join(layout.run, 'admin.token'), admin.token.reveal());
   }
   if (options.json) {
-    process.stdout.write(
-      `${JSON.stringify({ ready: true, ingress, api: null, admin: admin.address, domain: settings.domain })}\n`,
-    );
+    const line = { ready: true, ingress, api: null, admin: admin.address, domain };
+    process.stdout.write(`${JSON.stringify(line)}\n`);
   } else {
-    say('ingress', `http://<port>-<sandbox>.${settings.domain}:${relay.port}`);
+    say('ingress', `http://<port>-<sandbox>.${domain}:${relay.port}`);
     say('admin', admin.address);
     process.stdout.write('ready\n');
   }
@@ -136,20 +159,31 @@ async function removeSockets({ run }: Layout): Promise<void> {
   await Promise.all(names.map((name) => rm(join(run, name), { force: true })));
 }
 
-async function effectiveSettings(layout: Layout, domain: string | undefined): Promise<Settings> {
-  const settings = await readSettings(layout.dir);
-  if (domain !== undefined && domain.toLowerCase() !== settings.domain) {
-    throw new CodedError(
-      'usage',
-      `--domain ${domain} differs from ${layout.settingsFile}, which says ${settings.domain}: change it there`,
-    );
+/** `--domain` wins over the settings. Throws `usage`. */
+function domainOf(options: UpOptions, settings: Settings): string {
+  const domain = options.domain?.toLowerCase() ?? settings.domain;
+  if (!isDnsSubdomain(domain)) {
+    throw new CodedError('usage', `--domain ${domain}: must be a DNS name`);
   }
-  return settings;
+  return domain;
 }
 
-async function startStore(layout: Layout, logger: Logger, say: Say, undo: Undo[]): Promise<DirectoryStore> {
-  const store = await openDirectoryStore(layout.dir, { kinds: kindNamed, logger });
-  undo.push(['store', () => store.close()]);
+/** Opens the store, which one process at a time can. Throws `already-running`. */
+async function openStore(layout: Layout, logger: Logger, undo: Undo[]): Promise<DirectoryStore> {
+  try {
+    const store = await openDirectoryStore(layout.dir, { kinds: kindNamed, logger });
+    undo.push(['store', () => store.close()]);
+    return store;
+  } catch (error) {
+    if (isCoded(error, 'locked')) {
+      const text = `the plane of ${layout.dir} is running already: ${error.message}`;
+      throw new CodedError('already-running', text, { cause: error });
+    }
+    throw error;
+  }
+}
+
+async function startStoreServer(store: DirectoryStore, layout: Layout, { logger, say, undo }: Starting): Promise<void> {
   const server = await serveStore({
     store,
     path: layout.socket('store'),
@@ -165,7 +199,6 @@ async function startStore(layout: Layout, logger: Logger, say: Say, undo: Undo[]
   report();
   store.onProblems(report);
   say('store', layout.dir);
-  return store;
 }
 
 /** Public roots and the settings' `trust`: what the gateway verifies origins with (D21). */
@@ -178,73 +211,4 @@ async function writeOriginRoots(layout: Layout, settings: Settings): Promise<voi
     parts.push(await readFile(file, 'utf8'));
   }
   await replacePrivate(originCaFile(layout), `${parts.map((part) => part.trim()).join('\n')}\n`);
-}
-
-/** One process of the plane. */
-interface Component {
-  readonly name: RoleName;
-  pid(): number | null;
-  restarts(): number;
-  ready(): Promise<void>;
-}
-
-interface Plane {
-  readonly options: UpOptions;
-  readonly layout: Layout;
-  readonly pki: Pki;
-  readonly binary: string;
-  readonly node: NodeNamespace;
-  readonly logger: Logger;
-  readonly undo: Undo[];
-}
-
-async function startComponents(plane: Plane): Promise<readonly Component[]> {
-  const { options, node } = plane;
-  const wanted = (role: RoleName) => !options.without.includes(role);
-  const inNode = (argv: readonly string[]) => node.wrap(argv);
-  const components: Component[] = [];
-  for (const role of ['control-plane', 'egress-processor', 'ingress-processor'] as const) {
-    if (wanted(role)) {
-      components.push(startChild(plane, role, role === 'ingress-processor' ? inNode : undefined));
-    }
-  }
-  for (const role of ['egress', 'ingress'] as const) {
-    if (wanted(`${role}-gateway`)) {
-      const { layout, pki, binary, logger, undo } = plane;
-      const wrap = role === 'ingress' ? { wrap: inNode } : {};
-      const envoy = await startGateway({ role, layout, pki, binary, logger, concurrency: 1, ...wrap });
-      undo.push([`${role} gateway`, () => envoy.stop()]);
-      components.push(envoyComponent(`${role}-gateway`, envoy));
-    }
-  }
-  if (wanted('controller')) {
-    components.push(startChild(plane, 'controller'));
-  }
-  return components;
-}
-
-function startChild(
-  { layout, logger, undo }: Plane,
-  role: RoleName,
-  wrap?: (argv: readonly string[]) => readonly string[],
-): Component {
-  const main = join(import.meta.dirname, 'main.ts');
-  const child = new Child({
-    name: role,
-    argv: [process.execPath, '--max-semi-space-size=4', main, role, '--dir', layout.dir],
-    logger,
-    graceMs: role === 'controller' ? 15_000 : 5000,
-    ...(wrap === undefined ? {} : { wrap }),
-  });
-  undo.push([role, () => child.stop()]);
-  return {
-    name: role,
-    pid: () => child.pid ?? null,
-    restarts: () => child.restarts,
-    ready: () => child.ready(READY_MS),
-  };
-}
-
-function envoyComponent(name: RoleName, envoy: EnvoyProcess): Component {
-  return { name, pid: () => envoy.pid, restarts: () => envoy.restarts, ready: () => envoy.ready(READY_MS) };
 }

@@ -10,7 +10,7 @@ import { followSettings, originCaFile, ROOT_NAMESPACE, runRole } from './role.ts
 /** The control plane of a local directory: xDS on `run/xds.sock`, its API on `run/control-plane.sock`. */
 export async function controlPlaneRole(options: { readonly dir?: string }): Promise<void> {
   await runRole('control-plane', options, async ({ layout, settings, store, logger, ready }) => {
-    const { ingress } = await readPlaneRecord(layout);
+    const { ingress, domain } = await readPlaneRecord(layout);
     const plane = await runControlPlane({
       store,
       pki: await openPki(layout.pki),
@@ -20,7 +20,7 @@ export async function controlPlaneRole(options: { readonly dir?: string }): Prom
       resolver: settings.resolver ?? (await machineResolver()),
       originCaFile: originCaFile(layout),
       compileIngress: ingressCompiler({
-        domain: settings.domain,
+        domain: domain ?? settings.domain,
         ingressSocket: layout.socket('ingress'),
         publicPort: ingress.port,
       }),
