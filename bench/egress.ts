@@ -19,7 +19,7 @@ const HOST = apiHost(57);
 const UPSTREAM = { address: '198.51.100.10', port: 80 };
 const BARE_PORT = 8080;
 const RESOLVER_PORT = 5300;
-const CONNECTIONS = 32;
+const CONNECTIONS = 64;
 const STATE_UID = 'agents.sandbox.uid';
 
 /** The egress gateway's paths for HTTP requests to a listed name, against a bare Envoy. */

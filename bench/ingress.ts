@@ -18,7 +18,7 @@ const DOMAIN = 'bench.test';
 /** Not the default of the scheme: the gateway then has to cut the port from the Host header, as in local mode. */
 const PUBLIC_PORT = 8000;
 const BARE_PORT = 8080;
-const CONNECTIONS = 32;
+const CONNECTIONS = 64;
 
 /** The ingress gateway's paths to a running sandbox, against a bare Envoy. */
 export function run(context: SuiteContext): Promise<Metrics> {

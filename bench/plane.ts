@@ -4,7 +4,6 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { kindNamed } from '../api/kinds.ts';
-import type { KubeObject } from '../api/object.ts';
 import { createLogger, type Logger } from '../base/logger.ts';
 import { Child } from '../cli/child-process.ts';
 import { writePlaneRecord } from '../cli/plane-record.ts';
@@ -14,14 +13,15 @@ import type { CompiledPlane, PlaneStatus } from '../control-plane/routes.ts';
 import { openPki, type Pki } from '../identity/pki-directory.ts';
 import { createLayout, type Layout, layoutOf } from '../local/layout.ts';
 import { type DirectoryStore, openDirectoryStore } from '../store/directory.ts';
-import type { ObjectStore } from '../store/object-store.ts';
 import { serveStore } from '../store/socket-server.ts';
 import { readVirtualAddresses, VIRTUAL_ADDRESSES } from '../world/virtual-addresses.ts';
 import { pinned } from './processes.ts';
-import { type BenchWorld, podOf } from './worlds.ts';
+import { type BenchWorld, load } from './worlds.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const READY_MS = 120_000;
+/** Conditions are written after everything is acknowledged, and each one is a change of its own. */
+const QUIET_MS = 2000;
 
 export interface PlaneOptions {
   readonly world: BenchWorld;
@@ -100,19 +100,17 @@ export class BenchPlane {
     this.#undo.push(undo);
   }
 
-  /** Waits until the compiled state has stopped changing and this many Envoys have acknowledged all of it. */
+  /** Waits until this many Envoys have acknowledged everything, and nothing has changed for a while since. */
   async settled(envoys: number): Promise<PlaneStatus> {
     let last = -1;
     let since = performance.now();
     for (const end = since + READY_MS; performance.now() < end; await pause(100)) {
       const status = await this.status().catch(() => null);
-      if (status === null || status.sequence !== last) {
+      const upToDate = status?.envoys.filter((envoy) => envoy.upToDate).length ?? 0;
+      if (status === null || status.sequence !== last || upToDate < envoys) {
         last = status?.sequence ?? -1;
         since = performance.now();
-        continue;
-      }
-      const upToDate = status.envoys.filter((envoy) => envoy.upToDate).length;
-      if (performance.now() - since > 1000 && upToDate >= envoys) {
+      } else if (performance.now() - since > QUIET_MS) {
         return status;
       }
     }
@@ -157,19 +155,6 @@ export class BenchPlane {
     await this.store.close();
     await rm(this.layout.dir, { recursive: true, force: true });
   }
-}
-
-/** Puts a world into a store, as controllers and people would have. */
-export async function load(store: ObjectStore, world: BenchWorld): Promise<void> {
-  await Promise.all(world.policies.map((object) => store.create(object)));
-  const stored = await Promise.all(
-    world.sandboxes.map(async ({ status, ...object }) => {
-      const made = await store.create(object as KubeObject);
-      const { namespace = '', name } = made.metadata;
-      return store.patchStatus('Sandbox', { namespace, name }, { type: 'merge', body: { status } });
-    }),
-  );
-  await Promise.all(stored.map((object, index) => store.create(podOf(object, index))));
 }
 
 /** Waits. */

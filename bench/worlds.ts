@@ -1,6 +1,7 @@
 /** The objects that are measured with: sandboxes that run, and the policies that select them. */
 import { createHash } from 'node:crypto';
 import type { KubeObject } from '../api/object.ts';
+import type { ObjectStore } from '../store/object-store.ts';
 
 export const NAMESPACE = 'bench';
 const VERSION = 'agents.kruise.io/v1alpha1';
@@ -67,6 +68,19 @@ export function fleetWorld(sandboxes: number): BenchWorld {
       sandbox(index, { app: 'agent', group: `g${index % 300}`, tier: `t${(index % 300) % 10}` }),
     ),
   };
+}
+
+/** Puts a world into a store, as controllers and people would have. */
+export async function load(store: ObjectStore, world: BenchWorld): Promise<void> {
+  await Promise.all(world.policies.map((object) => store.create(object)));
+  const stored = await Promise.all(
+    world.sandboxes.map(async ({ status, ...object }) => {
+      const made = await store.create(object as KubeObject);
+      const { namespace = '', name } = made.metadata;
+      return store.patchStatus('Sandbox', { namespace, name }, { type: 'merge', body: { status } });
+    }),
+  );
+  await Promise.all(stored.map((object, index) => store.create(podOf(object, index))));
 }
 
 /** Host of the n-th profile. */
@@ -180,7 +194,7 @@ function sandbox(index: number, labels: Readonly<Record<string, string>>): KubeO
 }
 
 /** The Pod of a stored Sandbox. */
-export function podOf(stored: KubeObject, index: number): KubeObject {
+function podOf(stored: KubeObject, index: number): KubeObject {
   const { namespace = '', name, uid = '' } = stored.metadata;
   const template = (stored.spec as { template: { metadata: { labels: Record<string, string> }; spec: object } })
     .template;

@@ -7,11 +7,11 @@ import { MemoryStore } from '../store/table-store.ts';
 import { allocateVirtualAddresses } from '../world/virtual-addresses.ts';
 import { World } from '../world/world.ts';
 import { startGateway } from './envoys.ts';
-import { BenchPlane, load, pause } from './plane.ts';
+import { BenchPlane, pause } from './plane.ts';
 import { type Metrics, median, metric } from './report.ts';
 import { onStage, type SuiteContext } from './suite.ts';
 import { firstBurst, openWire } from './wire.ts';
-import { fleetWorld, NAMESPACE } from './worlds.ts';
+import { fleetWorld, load, NAMESPACE } from './worlds.ts';
 
 const SANDBOXES = 10_000;
 const SIZE = '1,000 policies, 10,000 sandboxes, 300 policy sets';
@@ -89,7 +89,7 @@ function changedProfile(round: number): string {
 }
 
 /** By then also the removals of a change are on the wire. */
-const AFTER_MS = 2500;
+const AFTER_MS = 4000;
 
 function changeTime({ rounds, say }: SuiteContext): Promise<Metrics> {
   return onStage(async (stage) => {
