@@ -121,6 +121,8 @@ const MAX_TOMBSTONES = 100_000;
 export class RouteTable {
   readonly #clock: Clock;
   readonly #byUid = new Map<string, RouteRecord>();
+  /** The objects whose shutdown time is to come: nothing tells when it has passed (ingress-gateway §9.2 row 69). */
+  readonly #ending = new Map<string, KubeObject>();
   readonly #byId = new Map<string, string>();
   readonly #tombstones = new Map<string, number>();
 
@@ -141,6 +143,11 @@ export class RouteTable {
     }
     this.#byUid.set(route.uid, route);
     this.#byId.set(route.id, route.uid);
+    if (route.ended || member(sandbox.spec, 'shutdownTime') === undefined) {
+      this.#ending.delete(route.uid);
+    } else {
+      this.#ending.set(route.uid, sandbox);
+    }
     return route;
   }
 
@@ -149,17 +156,24 @@ export class RouteTable {
     const route = this.#byUid.get(sandbox.metadata.uid ?? '');
     if (route !== undefined) {
       this.#byUid.delete(route.uid);
+      this.#ending.delete(route.uid);
       this.#release(route);
       this.#bury(route);
     }
   }
 
   lookup(id: string): RouteRecord | undefined {
-    const route = this.#byUid.get(this.#byId.get(id) ?? '');
+    const route = this.byUid(this.#byId.get(id) ?? '');
     return route?.id === id ? route : undefined;
   }
 
   byUid(uid: string): RouteRecord | undefined {
+    const ending = this.#ending.get(uid);
+    const now = this.#clock.now();
+    if (ending !== undefined && hasEnded(ending, now)) {
+      this.#ending.delete(uid);
+      this.#byUid.set(uid, routeOf(ending, now));
+    }
     return this.#byUid.get(uid);
   }
 

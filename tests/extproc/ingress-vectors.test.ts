@@ -253,6 +253,20 @@ test('85, 86: the old annotation counts only without the new one', async () => {
   assert.is(brief(await ask({ headers: [id('n--both'), old] })), UNAUTHORIZED);
 });
 
+test('67, 68, 69 [T], 147: a shutdown time ends a sandbox when it passes, and nothing wakes it then', async () => {
+  const ends = { shutdownTime: '2027-01-15T08:00:30Z' };
+  table.set(objectOf({ namespace: 'n', name: 'awake', ip: '10.9.0.31', token: 'token-l', spec: ends }));
+  const spec = { paused: true, ...RULE, ...ends };
+  table.set(objectOf({ namespace: 'n', name: 'asleep', ip: '10.9.0.32', token: 'token-l', ...asleep, spec }));
+  const to = (name: string) => ask({ headers: [id(`n--${name}`), ['x-access-token', 'token-l']] });
+  clock.advance(30_000);
+  assert.is(brief(await to('awake')), '-> 10.9.0.31:49983');
+  clock.advance(1);
+  assert.is(brief(await to('awake')), '502 healthy sandbox not found: n--awake');
+  assert.is(brief(await to('asleep')), '502 healthy sandbox not found: n--asleep');
+  assert.equal(woken.splice(0), []);
+});
+
 test('142, 149: who may enter wakes a sleeping sandbox and one on its way there, at any port and path', async () => {
   for (const [name, path] of [
     ['nap-1', '/health'],

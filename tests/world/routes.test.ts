@@ -114,4 +114,26 @@ test('the holder of a token learns for an hour that its sandbox is gone', () => 
   assert.not.ok(table.isTombstone('abc', 'token-1'));
 });
 
+test('a shutdown time that passes ends the route, though nothing was changed', () => {
+  const clock = new ManualClock(NOW);
+  const table = new RouteTable(clock);
+  const ends = { shutdownTime: '2026-06-01T00:00:30Z' };
+  table.set(sandbox({ spec: ends }));
+  clock.advance(30_000);
+  assert.is(table.lookup('abc')?.state, 'running');
+  clock.advance(1);
+  assert.is(table.lookup('abc')?.state, 'dead');
+  assert.is(table.byUid('uid-1')?.ended, true);
+});
+
+test('a sandbox whose id was taken does not take it back by ending', () => {
+  const clock = new ManualClock(NOW);
+  const table = new RouteTable(clock);
+  table.set(sandbox({ spec: { shutdownTime: '2026-06-01T00:00:30Z' } }));
+  table.set(sandbox({ metadata: { name: 'two', uid: 'uid-2' } }));
+  clock.advance(60_000);
+  assert.is(table.byUid('uid-1')?.ended, true);
+  assert.is(table.lookup('abc')?.uid, 'uid-2');
+});
+
 test.run();
