@@ -27,9 +27,11 @@ export class PolicyChecks {
     if (known !== undefined) {
       return known;
     }
-    const { status: _status, ...content } = object;
+    // Neither is part of what the policy says, and a version would make equal worlds differ.
+    const { status: _status, ...rest } = object;
     const { resourceVersion: _version, ...metadata } = object.metadata;
-    const text = canonicalJson({ ...content, metadata });
+    const content: KubeObject = { ...rest, metadata };
+    const text = canonicalJson(content);
     const uid = object.metadata.uid ?? '';
     const forms = this.#byContent.get(uid) ?? [];
     const form = forms.find((candidate) => candidate.text === text) ?? { text, check: checkPolicy(content) };
