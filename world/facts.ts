@@ -1,7 +1,7 @@
 import type { HostEntry, PolicyFacts } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalJson } from '../base/canonical.ts';
-import { Kept, KeptByKey } from './keep.ts';
+import { Kept, KeptByKey, sameItems, sameMembers } from './keep.ts';
 import type { LastGood } from './last-good.ts';
 import { PolicyForms } from './records.ts';
 import { podFacts, sandboxFacts } from './sandboxes.ts';
@@ -41,11 +41,11 @@ type Facts<K extends keyof PolicyFacts> = PolicyFacts[K];
 export class FactsBuilder {
   readonly #policies = new PolicyForms();
   readonly #services = new ServiceAddresses();
-  readonly #sandboxes = new Kept<[readonly KubeObject[], readonly KubeObject[]], Facts<'sandboxes'>>();
+  readonly #sandboxes = new Kept<[readonly KubeObject[], readonly KubeObject[]], Facts<'sandboxes'>>(sameItems);
   readonly #sandbox = new KeptByKey<Facts<'sandboxes'>[number]>(sameJson);
-  readonly #pods = new Kept<[readonly KubeObject[]], Facts<'pods'>>();
+  readonly #pods = new Kept<[readonly KubeObject[]], Facts<'pods'>>(sameItems);
   readonly #pod = new KeptByKey<Facts<'pods'>[number]>(sameJson);
-  readonly #secretKeys = new Kept<[readonly KubeObject[]], Facts<'secretKeys'>>();
+  readonly #secretKeys = new Kept<[readonly KubeObject[]], Facts<'secretKeys'>>(sameMembers);
   readonly #keys = new KeptByKey<readonly string[]>(sameJson);
 
   build(objects: WorldObjects, settings: WorldSettings, kept: KeptState): PolicyFacts {

@@ -3,14 +3,23 @@
  * remembers its results by object, so a small change must not make everything new.
  */
 
-/** One value, made anew only when an input is another object (or primitive) than last time. */
+/**
+ * One value, made anew only when an input is another object (or primitive) than last time. When it then equals the one
+ * before, that one stays.
+ */
 export class Kept<I extends readonly unknown[], V> {
+  readonly #isEqual: (a: V, b: V) => boolean;
   #inputs: I | null = null;
   #value: V | undefined;
 
+  constructor(isEqual: (a: V, b: V) => boolean = Object.is) {
+    this.#isEqual = isEqual;
+  }
+
   get(inputs: I, make: (...inputs: I) => V): V {
     if (this.#inputs === null || !sameItems(this.#inputs, inputs)) {
-      this.#value = make(...inputs);
+      const made = make(...inputs);
+      this.#value = this.#inputs !== null && this.#isEqual(this.#value as V, made) ? this.#value : made;
       this.#inputs = inputs;
     }
     return this.#value as V;
@@ -47,6 +56,11 @@ export class KeptByKey<V extends object> {
     this.#previous = this.#current;
     this.#current = new Map();
   }
+}
+
+/** Whether two records have the same objects under the same names, in the same order. */
+export function sameMembers(a: Readonly<Record<string, unknown>>, b: Readonly<Record<string, unknown>>): boolean {
+  return sameItems(Object.keys(a), Object.keys(b)) && sameItems(Object.values(a), Object.values(b));
 }
 
 /** Whether two lists hold the same objects in the same order. */

@@ -2,7 +2,7 @@ import type { PolicyFacts } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalAddress } from '../base/addresses.ts';
 import { canonicalJson } from '../base/canonical.ts';
-import { Kept, KeptByKey } from './keep.ts';
+import { Kept, KeptByKey, sameItems } from './keep.ts';
 import { member } from './sandboxes.ts';
 
 const SLICE_SERVICE = 'kubernetes.io/service-name';
@@ -20,7 +20,7 @@ const NO_PODS: Pods = [];
  * Entries of Services of which nothing changed stay the same objects.
  */
 export class ServiceAddresses {
-  readonly #all = new Kept<[Objects, Objects, Pods], Services>();
+  readonly #all = new Kept<[Objects, Objects, Pods], Services>(sameItems);
   readonly #service = new KeptByKey<Services[number]>((a, b) => canonicalJson(a) === canonicalJson(b));
 
   of(services: Objects, slices: Objects, pods: Pods): Services {

@@ -63,7 +63,7 @@ export class World {
   readonly #policies = new Kept<(readonly KubeObject[])[], readonly KubeObject[]>();
   readonly #lastGood = new Kept<[readonly KubeObject[]], ReadonlyMap<string, LastGood>>();
   readonly #virtual = new Kept<[KubeObject | undefined], Readonly<Record<string, string>>>();
-  readonly #podUids = new Kept<[readonly KubeObject[]], ReadonlyMap<string, string>>();
+  readonly #podUids = new Kept<[readonly KubeObject[]], ReadonlyMap<string, string>>(sameEntries);
   readonly #listeners = new Set<(view: WorldView) => void>();
   #settings: WorldSettings;
   #timer: NodeJS.Timeout | null = null;
@@ -180,6 +180,10 @@ export class World {
     };
     return this.#view;
   }
+}
+
+function sameEntries(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
+  return a.size === b.size && [...a].every(([key, value]) => b.get(key) === value);
 }
 
 function lastGoodForms(revisions: readonly KubeObject[]): ReadonlyMap<string, LastGood> {
