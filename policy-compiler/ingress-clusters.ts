@@ -30,7 +30,7 @@ export function ingressClusters(): readonly ResourceJson[] {
       ),
       cluster(`od_meta_${protocol}`, {
         // A connection from before a sandbox slept may be closed by it the moment it wakes: each request gets its own.
-        ...originalDestination(protocol, '5s', { maxRequestsPerConnection: 1 }),
+        ...originalDestination(protocol, '0.5s', { maxRequestsPerConnection: 1 }),
         originalDstLbConfig: { metadataKey: { key: 'envoy.lb.original_dst', path: [{ key: 'host' }] } },
       }),
     ];

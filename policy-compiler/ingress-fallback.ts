@@ -12,10 +12,11 @@ function metaRoute(cluster: string): NonNullable<RouteJson['route']> {
   return {
     cluster,
     timeout: '0s',
-    // A sandbox that has just been woken may listen a moment later.
+    // The processor waits for the port of a sandbox that it wakes; this is for one that listens a moment later still.
+    // With the cluster's connect timeout it is also what an address that drops packets costs, about five seconds.
     retryPolicy: {
       retryOn: 'connect-failure,refused-stream,reset-before-request',
-      numRetries: 20,
+      numRetries: 8,
       retryBackOff: { baseInterval: '0.1s', maxInterval: '0.25s' },
     },
   };
