@@ -122,7 +122,11 @@ export class Waker {
       pauseTimeoutMs === null
         ? { op: 'remove', path: '/spec/pauseTime' }
         : { op: 'replace', path: '/spec/pauseTime', value: rfc3339(now + Math.max(pauseTimeoutMs, FLOOR_MS)) };
-    return [{ op: 'add', path: '/spec/shutdownTime', value: rfc3339(now + NEVER_MS) }, pause];
+    return [
+      { op: 'test', path: '/spec/pauseTime', value: spec['pauseTime'] },
+      { op: 'add', path: '/spec/shutdownTime', value: rfc3339(now + NEVER_MS) },
+      pause,
+    ];
   }
 
   /** Whether the route changed before the time was over; it may have changed already. */

@@ -107,4 +107,24 @@ test('a sandbox that pauses by itself begins its countdown anew', async () => {
   await routes.close();
 });
 
+test('a countdown that somebody else changes in the middle of a resume is looked at again', async () => {
+  const { store, routes, waker, uid, report } = await stage({ pauseTime: '2026-05-01T00:00:00Z' });
+  const patch = store.patch.bind(store);
+  let tries = 0;
+  store.patch = async (kind, key, change) => {
+    tries += 1;
+    if (tries === 1) {
+      await patch(kind, key, { type: 'merge', body: { spec: { pauseTime: null } } });
+    }
+    return patch(kind, key, change);
+  };
+  const call = waker.wake(uid);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  const { spec } = (await store.get('Sandbox', KEY)) as { spec: { paused: boolean; pauseTime?: string } };
+  assert.equal([tries, spec.paused, spec.pauseTime], [2, false, undefined]);
+  await report('Running', true, false);
+  assert.is((await call)?.state, 'running');
+  await routes.close();
+});
+
 test.run();
