@@ -6,6 +6,8 @@ import { ADS } from './output.ts';
 type ListenerJson = EnvoyJson['envoy.config.listener.v3.Listener'];
 type ManagerJson = EnvoyJson['envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager'];
 type HttpFilterJson = EnvoyJson['envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter'];
+type ReplyMapperJson = EnvoyJson['envoy.extensions.filters.network.http_connection_manager.v3.ResponseMapper'];
+type LogFilterJson = EnvoyJson['envoy.config.accesslog.v3.AccessLogFilter'];
 type MutationsJson = EnvoyJson['envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation'];
 
 /** Names of the filters that routes configure. */
@@ -27,6 +29,16 @@ export const LOG_INGRESS = 'sandgate.ingress';
 /** Longer than a request is held while its sandbox wakes. */
 const IDLE = '600s';
 
+/** What one client connection may ask for at a time, and how much it may send ahead. */
+const EDGE_HTTP2: NonNullable<ManagerJson['http2ProtocolOptions']> = {
+  maxConcurrentStreams: 100,
+  initialStreamWindowSize: 64 * 1024,
+  initialConnectionWindowSize: 1024 * 1024,
+};
+
+/** Response flags of a request that did not get through to its sandbox. */
+const UPSTREAM_FAILURES = ['UF', 'UH', 'UC', 'UR', 'URX', 'UO', 'LR'];
+
 /** The public listener: scope by host name, then the hot route, or the processor for everything else. */
 export function ingressListener(settings: IngressSettings): ListenerJson {
   return {
@@ -39,6 +51,7 @@ export function ingressListener(settings: IngressSettings): ListenerJson {
           manager({
             statPrefix: 'ingress',
             useRemoteAddress: true,
+            http2ProtocolOptions: EDGE_HTTP2,
             ...early({
               mutations: [
                 ...['x-sandgate-', 'x-sbx-', 'x-envoy-'].map((prefix) => ({
@@ -131,12 +144,34 @@ function manager(own: Partial<ManagerJson>): { readonly name: string; readonly t
       drainTimeout: '1s',
       delayedCloseTimeout: '1s',
       commonHttpProtocolOptions: { idleTimeout: '3600s' },
-      http2ProtocolOptions: { maxConcurrentStreams: 1000 },
       upgradeConfigs: [{ upgradeType: 'websocket' }],
       httpFilters: [portOfHost(), processor(), target(), router()],
       accessLog: [accessLog()],
+      localReplyConfig: {
+        mappers: [unavailable('sandbox_unreachable', UPSTREAM_FAILURES), unavailable('gateway_failed')],
+      },
       ...own,
     } as ManagerJson),
+  };
+}
+
+/**
+ * What no processor has put into words, such as a sandbox that listens nowhere or a processor that is away, keeps
+ * Envoy's text and says why and when to come again (D10). The first mapper that fits is used.
+ */
+function unavailable(reason: string, flags: readonly string[] | null = null): ReplyMapperJson {
+  const isUnavailable: LogFilterJson = {
+    statusCodeFilter: {
+      comparison: { op: 'EQ', value: { defaultValue: 503, runtimeKey: 'sandgate.ingress.unavailable' } },
+    },
+  };
+  const header = (key: string, value: string) => ({ header: { key, value }, appendAction: 'ADD_IF_ABSENT' as const });
+  return {
+    filter:
+      flags === null
+        ? isUnavailable
+        : { andFilter: { filters: [isUnavailable, { responseFlagFilter: { flags: [...flags] } }] } },
+    headersToAdd: [header('x-sandgate-reason', reason), header('retry-after', '5')],
   };
 }
 

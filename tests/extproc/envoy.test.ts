@@ -219,6 +219,14 @@ test('behind a stale scope the processor decides: bodies, gRPC and a wake, 300 a
   );
 });
 
+test('a port on which nothing listens is 503, with why and when to come again; the text is that of Envoy', async () => {
+  for (const host of [hostOf('abc', 1), '01-abc.localhost']) {
+    const { status, body, headers } = await to('abc', { host });
+    assert.match(body, /^upstream connect error/);
+    assert.equal([status, headers['x-sandgate-reason'], headers['retry-after']], [503, 'sandbox_unreachable', '5']);
+  }
+});
+
 test('without the processor running sandboxes are reached and nothing else passes', async () => {
   await stage.stopProcessor();
   assert.is(echoOf(await to('def')).address, AT.def);
@@ -227,7 +235,8 @@ test('without the processor running sandboxes are reached and nothing else passe
     { host: hostOf('nobody'), headers: token('def') },
     { host: `0${HTTP_PORT}-def.localhost`, headers: token('def') },
   ]) {
-    assert.is((await ask(stage.socketPath, sent)).status, 503);
+    const { status, headers } = await ask(stage.socketPath, sent);
+    assert.equal([status, headers['x-sandgate-reason'], headers['retry-after']], [503, 'gateway_failed', '5']);
   }
   assert.equal(stage.plane.rejections, [], 'Envoy has taken every resource');
 });
