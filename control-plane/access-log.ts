@@ -1,16 +1,21 @@
 import type * as grpc from '@grpc/grpc-js';
 import type { Clock } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
 import { counter } from '../base/metrics.ts';
 import { decodeDetails } from '../extproc/details.ts';
 import { parseSpiffeId } from '../identity/spiffe.ts';
-import { LOG_TUNNEL } from '../policy-compiler/output.ts';
+import { LOG_INGRESS } from '../policy-compiler/ingress-listener.ts';
+import { LOG_L4, LOG_L7, LOG_TUNNEL } from '../policy-compiler/output.ts';
 import { service } from '../proto/service.ts';
 import type { ExtraService } from '../xds/server.ts';
 import { callerOf } from '../xds/tls.ts';
 import type { DecisionLog, DecisionRecord } from './decision-log.ts';
 
 const entriesTotal = counter('sandgate_access_log_entries_total', 'Access log entries received', ['log']);
+
+/** The names that label the metric; a caller's own text never does. */
+const LOGS: ReadonlySet<string> = new Set([LOG_L4, LOG_L7, LOG_TUNNEL, LOG_INGRESS]);
 
 /** The parts of Envoy's access log messages that are read here (camelCase, as the gRPC codec gives them). */
 interface CommonEntry {
@@ -71,7 +76,7 @@ export function accessLogService(options: AccessLogOptions): ExtraService {
         call.on('data', (message: LogMessage) => {
           logName = message.identifier?.logName ?? logName;
           if (identity !== null) {
-            receive(message, logName, identity.kind === 'sandbox' ? identity.uid : null, options);
+            receiveSafely(message, logName, identity.kind === 'sandbox' ? identity.uid : null, options);
           }
         });
         call.on('end', () => done(null, {}));
@@ -81,21 +86,30 @@ export function accessLogService(options: AccessLogOptions): ExtraService {
   };
 }
 
+/** An entry that cannot be understood is no reason for anything else to stop. */
+function receiveSafely(...args: Parameters<typeof receive>): void {
+  try {
+    receive(...args);
+  } catch (error) {
+    args[3].logger.warn({ error: errorText(error) }, 'an access log message was not understood');
+  }
+}
+
 function receive(message: LogMessage, logName: string, sidecarOf: string | null, options: AccessLogOptions): void {
   for (const { commonProperties = {} } of message.tcpLogs?.logEntry ?? []) {
-    entriesTotal.inc({ log: logName });
-    const sandbox = sidecarOf ?? commonProperties.customTags?.['sandbox'] ?? '';
+    entriesTotal.inc({ log: LOGS.has(logName) ? logName : 'other' });
+    const sandbox = sidecarOf ?? known(commonProperties.customTags?.['sandbox']);
     if (sandbox !== '') {
       options.log.add(sandbox, connectionRecord(sandbox, commonProperties, options));
     }
   }
   for (const entry of message.httpLogs?.logEntry ?? []) {
-    entriesTotal.inc({ log: logName });
+    entriesTotal.inc({ log: LOGS.has(logName) ? logName : 'other' });
     if (logName === LOG_TUNNEL && entry.response?.responseCode?.value === 200) {
       continue; // The decisions about what is inside an open tunnel come by themselves.
     }
     const tags = entry.commonProperties?.customTags ?? {};
-    const sandbox = known(tags['sandbox']) || known(tags['processor.sandbox']);
+    const sandbox = sidecarOf ?? (known(tags['sandbox']) || known(tags['processor.sandbox']));
     if (sandbox !== '') {
       options.log.add(sandbox, requestRecord(sandbox, logName, entry, options.clock));
     }
@@ -131,7 +145,7 @@ function requestRecord(sandbox: string, logName: string, entry: HttpEntry, clock
   const action = known(tags['action']);
   return {
     ...base(common, clock),
-    direction: logName.includes('ingress') ? 'ingress' : 'egress',
+    direction: logName === LOG_INGRESS ? 'ingress' : 'egress',
     sandbox,
     action: action !== '' && action !== 'processor' ? action : details === 'via_upstream' ? 'forward' : 'deny',
     method: entry.request?.requestMethod ?? '',

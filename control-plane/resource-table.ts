@@ -8,21 +8,26 @@ export class ResourceTable implements ResourceView {
   readonly #types = new Map<string, Map<string, EncodedResource>>();
 
   constructor(resources: Iterable<EncodedResource>) {
-    const last = new Map<string, string>();
     const unsorted = new Set<string>();
+    let names = new Map<string, EncodedResource>();
+    let type = '';
+    let last = '';
     for (const resource of resources) {
       const { typeUrl, name } = resource;
-      let names = this.#types.get(typeUrl);
-      if (names === undefined) {
-        names = new Map();
-        this.#types.set(typeUrl, names);
-      }
-      names.set(name, resource);
       // Compiled resources come sorted; sorting tens of thousands again would cost more than all the rest.
-      if (name < (last.get(typeUrl) ?? '')) {
+      if (typeUrl !== type) {
+        const known = this.#types.get(typeUrl);
+        if (known !== undefined) {
+          unsorted.add(typeUrl);
+        }
+        names = known ?? new Map();
+        this.#types.set(typeUrl, names);
+        type = typeUrl;
+      } else if (name < last) {
         unsorted.add(typeUrl);
       }
-      last.set(typeUrl, name);
+      names.set(name, resource);
+      last = name;
     }
     for (const typeUrl of unsorted) {
       this.#types.set(typeUrl, new Map([...this.#types.get(typeUrl)!].sort(([a], [b]) => compareText(a, b))));

@@ -166,7 +166,7 @@ export class ControlPlane {
     clearInterval(this.#renewTimer ?? undefined);
     clearTimeout(this.#refreshTimer ?? undefined);
     this.plane.close();
-    await this.#secrets.close();
+    await Promise.all([this.#secrets.close(), this.#allocator.close()]);
     await this.#xds?.close();
     await this.#world.close();
     await this.#writing;

@@ -137,7 +137,7 @@ export class StatusWriter {
     const { object } = state;
     const generation = object.metadata.generation ?? 0;
     const wanted = policyConditions(state, progress);
-    const text = canonicalJson(wanted);
+    const text = JSON.stringify(wanted);
     if (this.#known.get(object) !== text) {
       await this.#writeConditions(object, generation, wanted);
       this.#known.set(object, text);

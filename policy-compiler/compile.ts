@@ -105,8 +105,13 @@ function compileWorld(
   const scopes = scopesOf(plans, memory);
   const sidecars = sidecarSets(distinct, memory);
   const compilation: Compilation = {
-    // Each of the three lists is nearly sorted already, which makes the sort cheap for thousands of sandboxes.
-    egress: [...gateway, ...scopes.map(({ inner }) => inner), ...scopes.map(({ outer }) => outer)].sort(byTypeAndName),
+    egress: merged(
+      [...gateway].sort(byTypeAndName),
+      merged(
+        scopes.map(({ inner }) => inner),
+        scopes.map(({ outer }) => outer),
+      ),
+    ),
     sidecarSets: sidecars.resources,
     sidecarChains: sidecars.chains,
     subjects: subjectPlans([...plans.values()]),
@@ -129,6 +134,22 @@ function compileWorld(
   };
   memory.turn();
   return compilation;
+}
+
+/** Two sorted lists as one; much cheaper than sorting thousands of scopes again. */
+function merged(a: readonly ResourceJson[], b: readonly ResourceJson[]): readonly ResourceJson[] {
+  const all: ResourceJson[] = [];
+  let [i, j] = [0, 0];
+  while (i < a.length && j < b.length) {
+    all.push(byTypeAndName(a[i]!, b[j]!) <= 0 ? a[i++]! : b[j++]!);
+  }
+  while (i < a.length) {
+    all.push(a[i++]!);
+  }
+  while (j < b.length) {
+    all.push(b[j++]!);
+  }
+  return all;
 }
 
 /** The distinct plans, each with the namespaces of its sandboxes. */

@@ -144,7 +144,7 @@ export function createSelecting(facts: PolicyFacts, kept: KnownSelections): Sele
     index.set(bucket, [...(index.get(bucket) ?? []), candidate]);
   }
   const keys = new Set(candidates.flatMap(({ selector }) => selector?.equals.slice(0, 1).map(([key]) => key) ?? []));
-  kept.use(canonicalJson(candidates.map(({ record, selector }) => [record.ref, selector])));
+  kept.use(candidates.map((candidate) => signatureOf(candidate)).join('\n'));
   const known = new Map<string, Selection>();
   return {
     select(sandbox) {
@@ -198,7 +198,34 @@ function selectionOf(candidates: readonly Candidate[]): Selection {
   };
 }
 
+const signatures = new WeakMap<Candidate, string>();
+
+/** Identifies a candidate's object and selector. */
+function signatureOf(candidate: Candidate): string {
+  let signature = signatures.get(candidate);
+  if (signature === undefined) {
+    signature = canonicalJson([candidate.record.ref, candidate.selector]);
+    signatures.set(candidate, signature);
+  }
+  return signature;
+}
+
+const inForceCandidates = new WeakMap<PolicyRecord, Candidate>();
+
+/** Of an unchanged record with a form in force it is the same object. */
 function candidateOf(record: PolicyRecord, facts: PolicyFacts): Candidate {
+  const known = inForceCandidates.get(record);
+  if (known !== undefined) {
+    return known;
+  }
+  const candidate = readCandidate(record, facts);
+  if (record.inForce !== null) {
+    inForceCandidates.set(record, candidate);
+  }
+  return candidate;
+}
+
+function readCandidate(record: PolicyRecord, facts: PolicyFacts): Candidate {
   const spec: unknown = record.inForce?.spec ?? facts.invalidSpecs[refText(record.ref)];
   return {
     record,

@@ -1,6 +1,7 @@
 import type { HostEntry, PolicyFacts } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalJson } from '../base/canonical.ts';
+import { isUid } from '../identity/spiffe.ts';
 import { Kept, KeptByKey, sameItems, sameMembers } from './keep.ts';
 import type { LastGood } from './last-good.ts';
 import { PolicyForms } from './records.ts';
@@ -70,7 +71,8 @@ export class FactsBuilder {
     return sandboxes.flatMap((sandbox) => {
       const { uid = '' } = sandbox.metadata;
       const pod = podByName.get(nameText(sandbox));
-      return uid === '' ? [] : [this.#sandbox.get(uid, [sandbox, pod], () => sandboxFacts(sandbox, pod))];
+      // Without a proper uid it has no identity, so nobody can speak for it.
+      return isUid(uid) ? [this.#sandbox.get(uid, [sandbox, pod], () => sandboxFacts(sandbox, pod))] : [];
     });
   }
 

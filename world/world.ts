@@ -186,7 +186,19 @@ function sameEntries(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, stri
   return a.size === b.size && [...a].every(([key, value]) => b.get(key) === value);
 }
 
+const lastGoodOf = new WeakMap<KubeObject, LastGood | null>();
+
+/** The same object for the same revision, so that policies without a change are not looked at again. */
+function knownLastGood(revision: KubeObject): LastGood | null {
+  let form = lastGoodOf.get(revision);
+  if (form === undefined) {
+    form = readLastGood(revision);
+    lastGoodOf.set(revision, form);
+  }
+  return form;
+}
+
 function lastGoodForms(revisions: readonly KubeObject[]): ReadonlyMap<string, LastGood> {
-  const forms = revisions.map(readLastGood).filter((form) => form !== null);
+  const forms = revisions.map(knownLastGood).filter((form) => form !== null);
   return new Map(forms.map((form) => [form.uid, form]));
 }
