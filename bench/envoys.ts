@@ -31,7 +31,7 @@ export async function startUpstream({ address, port }: Address): Promise<Child> 
   return child;
 }
 
-/** An Envoy with one route and nothing else: what the compiled paths are compared with. */
+/** An Envoy with one route and its defaults: what the compiled paths are compared with. */
 export async function startBare(folder: string, port: number, upstream: Address): Promise<EnvoyProcess> {
   const adminSocket = join(folder, 'bare-admin.sock');
   const socketAddress = { address: upstream.address, portValue: upstream.port };
@@ -58,7 +58,6 @@ export async function startBare(folder: string, port: number, upstream: Address)
 function tcpListener({ address, port }: Address, cluster: string): ListenerJson {
   const manager = any('envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager', {
     statPrefix: BENCH_LISTENER,
-    generateRequestId: false,
     routeConfig: {
       name: 'one',
       virtualHosts: [{ name: 'all', domains: ['*'], routes: [{ match: { prefix: '/' }, route: { cluster } }] }],
@@ -66,7 +65,7 @@ function tcpListener({ address, port }: Address, cluster: string): ListenerJson 
     httpFilters: [
       {
         name: 'envoy.filters.http.router',
-        typedConfig: any('envoy.extensions.filters.http.router.v3.Router', { suppressEnvoyHeaders: true }),
+        typedConfig: any('envoy.extensions.filters.http.router.v3.Router', {}),
       },
     ],
   });

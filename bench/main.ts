@@ -11,7 +11,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { findEnvoy } from '../envoy/find.ts';
 import { guarded } from '../envoy/guard.ts';
 import { findProgram, findTools } from '../local/tools.ts';
-import { asJson, asTable, keepsLimit, type Metrics } from './report.ts';
+import { asJson, asTable, keepsLimit, type Metrics, unmeasured } from './report.ts';
 import { SUITES } from './run-suite.ts';
 import { findWrk } from './wrk.ts';
 
@@ -76,7 +76,11 @@ async function bench(names: readonly string[], { output, rounds, seconds, raw }:
   for (const [name, { value, unit }] of missed) {
     say(`${name} misses its limit: ${value} ${unit}`);
   }
-  process.exitCode = missed.length > 0 ? 1 : 0;
+  const absent = wanted.flatMap((name) => unmeasured(name, metrics));
+  for (const name of absent) {
+    say(`${name} could not be measured; the reason is above`);
+  }
+  process.exitCode = missed.length + absent.length > 0 ? 1 : 0;
 }
 
 /** Runs a suite to its end. A signal that ends the bench reaches it too, and it clears its stage. */

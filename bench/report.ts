@@ -25,6 +25,16 @@ export const LIMITS: Readonly<Record<string, { readonly least?: number; readonly
   'memory.control_plane_pss_mb': { most: 500 },
 };
 
+/** The figures that were measured, without those for which there was no sample. */
+export function measured(metrics: Metrics): Metrics {
+  return Object.fromEntries(Object.entries(metrics).filter(([, { value }]) => Number.isFinite(value)));
+}
+
+/** Limits of a suite whose figure is missing. */
+export function unmeasured(suite: string, metrics: Metrics): readonly string[] {
+  return Object.keys(LIMITS).filter((name) => name.startsWith(`${suite}.`) && !Object.hasOwn(metrics, name));
+}
+
 /** Whether a figure keeps its limit; true when it has none. */
 export function keepsLimit(name: string, { value }: Metric): boolean {
   const { least = Number.NEGATIVE_INFINITY, most = Number.POSITIVE_INFINITY } = LIMITS[name] ?? {};
@@ -78,5 +88,8 @@ function limitText(name: string, entry: Metric): string {
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = sorted.length >> 1;
+  if (sorted.length === 0) {
+    return Number.NaN;
+  }
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }

@@ -46,15 +46,29 @@ const LEAST_BUSY = 0.9;
 /** How often a variant is tried in one round before the suite gives up. */
 const ATTEMPTS = 6;
 
-/** Samples by variant, one a round. The order of the variants changes from round to round. */
+/**
+ * Samples by variant, one a round. The order of the variants changes from round to round. A variant that cannot be
+ * measured is left out with a word why; without the first one, the base, nothing can be said, and this throws.
+ */
 export async function runRounds(
   variants: readonly Variant[],
   options: RoundOptions,
 ): Promise<Readonly<Record<string, readonly Sample[]>>> {
   const samples: Record<string, Sample[]> = Object.fromEntries(variants.map(({ name }) => [name, []]));
+  const left = new Set(variants);
   for (let round = 1; round <= options.rounds; round += 1) {
-    for (const variant of round % 2 === 1 ? variants : variants.toReversed()) {
-      samples[variant.name]!.push(await validSample(variant, round, options));
+    const order = [...left];
+    for (const variant of round % 2 === 1 ? order : order.reverse()) {
+      try {
+        samples[variant.name]!.push(await validSample(variant, round, options));
+      } catch (error) {
+        if (variant === variants[0]) {
+          throw error;
+        }
+        options.say(`left out: ${(error as Error).message}`);
+        left.delete(variant);
+        samples[variant.name] = [];
+      }
     }
   }
   return samples;

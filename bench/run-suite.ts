@@ -1,4 +1,5 @@
 /** The suites; run as a program, `run-suite.ts SUITE OPTIONS`, it measures one and prints its figures as JSON. */
+import { measured } from './report.ts';
 import { clearStages, ip, type Suite, type SuiteContext } from './suite.ts';
 
 export const SUITES: Readonly<Record<string, Suite>> = {
@@ -17,7 +18,7 @@ async function runOne(name: string, { isolated, ...numbers }: SuiteOptions): Pro
   }
   const { run } = await SUITES[name]!.load();
   const metrics = await run({ ...numbers, say: (line) => void process.stderr.write(`${name}: ${line}\n`) });
-  process.stdout.write(`${JSON.stringify(metrics)}\n`);
+  process.stdout.write(`${JSON.stringify(measured(metrics))}\n`);
 }
 
 if (import.meta.main) {

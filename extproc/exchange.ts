@@ -44,6 +44,9 @@ export const FAILED: Answer = {
   details: 'sandgate_processor_failed',
 };
 
+/** Given to every abort: the default reason is an exception with a stack, made anew for each request. */
+const OVER = new Error('the stream has ended');
+
 /**
  * The machine of one ext_proc stream, which is one request: headers, then perhaps the body, one answer of its own type
  * for each, and the end. Anything out of order ends the stream with an error, and Envoy refuses the request.
@@ -87,7 +90,7 @@ export class Exchange {
     if (this.#state !== 'over') {
       this.#state = 'over';
       this.#body?.reject(new Error('cancelled'));
-      this.#abort.abort();
+      this.#abort.abort(OVER);
     }
   }
 
@@ -143,6 +146,6 @@ export class Exchange {
     this.#state = 'over';
     this.#body?.reject(new Error('the stream has ended'));
     this.#output.end(error);
-    this.#abort.abort();
+    this.#abort.abort(OVER);
   }
 }

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { asJson, asTable, keepsLimit, LIMITS, median, metric } from '../../bench/report.ts';
+import { asJson, asTable, keepsLimit, LIMITS, measured, median, metric, unmeasured } from '../../bench/report.ts';
 import { firstBurst } from '../../bench/wire.ts';
 import { parseWrk } from '../../bench/wrk.ts';
 
@@ -61,6 +61,11 @@ figures('a report groups by suite and says which limit is missed', () => {
   const [missed, held] = asTable(metrics).split('\n');
   assert.match(missed!, /at least 0.7: MISSED/);
   assert.match(held!, /at least 0.22: kept/);
+  assert.equal(unmeasured('egress', metrics), []);
+  assert.equal(unmeasured('xds', metrics), ['xds.policy_change_ms']);
+  assert.equal(Object.keys(measured({ ...metrics, 'egress.tunnel_ratio': metric(median([]), 'ratio', '') })), [
+    ...Object.keys(metrics),
+  ]);
   assert.ok(Object.keys(LIMITS).includes('xds.policy_change_ms'));
 });
 
