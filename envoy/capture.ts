@@ -9,7 +9,9 @@ export const SIDECAR_PORTS = { outbound: 15001, dns: 15053, dnsTunnel: 15054 } a
  * prohibited, so that a caller learns of it at once. Traffic of the pod with itself stays free. From outside only new
  * TCP connections to the pod's own ports come in, never to those of the sidecar.
  *
- * No process is exempt: the sidecar leaves by UNIX sockets, so not even root of the pod has a way around it. The text
+ * No process is exempt: the sidecar leaves by UNIX sockets, so not even root of the pod has a way around it. The way to
+ * the resolver is the sidecar's alone, user 0 of the namespace's owner: a pod that runs as another user asks over UDP
+ * and never has a connection there whose bytes it chooses. The text
  * replaces an earlier version of the table as one transaction; load it before the first process of the pod runs,
  * because connections that exist already are not captured.
  */
@@ -26,6 +28,7 @@ table inet sandgate {
   }
   chain out_filter {
     type filter hook output priority 0; policy drop;
+    tcp dport ${dnsTunnel} meta skuid != 0 reject with tcp reset
     fib daddr type local accept
     ct status dnat accept
     ct state established,related accept
