@@ -5,19 +5,25 @@ export const MAX_BODY_BYTES = 8 * 1024 * 1024;
 
 const MAX_CODINGS = 2;
 
+/** The headers that say how a body is written: the values of every header of that name, in order. */
+export interface BodyHeaders {
+  readonly contentEncoding: readonly string[];
+  readonly contentType: readonly string[];
+}
+
 /**
  * The text of a request body, or null when it cannot be read: content codings undone from right to left, at most two
  * and each within the size limit; then UTF-8 without or with a byte order mark, or UTF-16 with one (egress-policy §4
- * steps 2–3). `contentEncoding` holds the values of every such header, in order.
+ * steps 2–3), unless a `charset` says something else.
  */
-export function bodyText(body: Uint8Array, contentEncoding: readonly string[]): string | null {
+export function bodyText(body: Uint8Array, { contentEncoding, contentType }: BodyHeaders): string | null {
   const codings = contentEncoding.flatMap((value) => value.split(',')).map((coding) => coding.trim().toLowerCase());
   if (codings.length > MAX_CODINGS || body.length > MAX_BODY_BYTES) {
     return null;
   }
   try {
     const decoded = codings.toReversed().reduce(undo, body);
-    return decodeText(decoded);
+    return decodeText(decoded, declaredCharsets(contentType));
   } catch {
     return null;
   }
@@ -60,13 +66,35 @@ function hasZlibHeader(body: Uint8Array): boolean {
   return (first & 0x0f) === 8 && first >> 4 <= 7 && ((first << 8) | second) % 31 === 0;
 }
 
-function decodeText(bytes: Uint8Array): string {
-  const [first, second] = bytes;
-  if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)) {
-    if (bytes.length % 2 !== 0) {
-      throw new Error('half a UTF-16 unit');
+/** One well-formed `charset` parameter. */
+const CHARSET = /;[ \t]*charset=(?:"([^"\\]*)"|([^\s;,"]+))[ \t]*(?=[;,]|$)/gi;
+
+/** Every charset that a Content-Type names, in lower case. Throws where one is written in a way that can be misread. */
+function declaredCharsets(contentType: readonly string[]): readonly string[] {
+  return contentType.flatMap((value) => {
+    const found = [...value.matchAll(CHARSET)].map(([, quoted, plain]) => (quoted ?? plain ?? '').toLowerCase());
+    if (/charset/i.test(value.replaceAll(CHARSET, ''))) {
+      throw new Error('an unclear charset');
     }
-    return new TextDecoder(first === 0xff ? 'utf-16le' : 'utf-16be').decode(bytes);
+    return found;
+  });
+}
+
+/**
+ * Servers that obey `charset` read the same bytes as another text, with other members: in UTF-7 plain letters end a
+ * string. So every charset that is named must be the one that the bytes are read in here.
+ */
+function decodeText(bytes: Uint8Array, charsets: readonly string[]): string {
+  const [first, second] = bytes;
+  const isLittle = first === 0xff && second === 0xfe;
+  const isWide = isLittle || (first === 0xfe && second === 0xff);
+  const wide = isLittle ? 'utf-16le' : 'utf-16be';
+  const names = isWide ? ['utf-16', wide] : ['utf-8', 'utf8'];
+  if (charsets.some((charset) => !names.includes(charset))) {
+    throw new Error('another charset');
   }
-  return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  if (isWide && bytes.length % 2 !== 0) {
+    throw new Error('half a UTF-16 unit');
+  }
+  return isWide ? new TextDecoder(wide).decode(bytes) : new TextDecoder('utf-8', { fatal: true }).decode(bytes);
 }

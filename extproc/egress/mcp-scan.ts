@@ -16,7 +16,10 @@ export function scanMcp(body: Uint8Array, headers: Headers): McpCall {
   if (body.length === 0) {
     return { kind: 'empty' };
   }
-  const text = bodyText(body, valuesOf(headers, 'content-encoding'));
+  const text = bodyText(body, {
+    contentEncoding: valuesOf(headers, 'content-encoding'),
+    contentType: valuesOf(headers, 'content-type'),
+  });
   if (text === null) {
     return UNREADABLE;
   }

@@ -16,7 +16,7 @@ const CODINGS_CAP = 2;
 
 /** The verdict of one policy (egress-policy §4, steps as numbered there; D13 where it is stricter). */
 export function decideMcp(policy: McpToolPolicy, { headers, body }: HttpView): McpVerdict {
-  const message = readMessage(body, headers.get('content-encoding') ?? []);
+  const message = readMessage(body, headers.get('content-encoding') ?? [], headers.get('content-type') ?? []);
   if (message === 'empty') {
     return { method: null, tool: null, action: 'allow' };
   }
@@ -46,12 +46,12 @@ export function decideMcp(policy: McpToolPolicy, { headers, body }: HttpView): M
 
 type Message = 'empty' | 'unreadable' | { readonly method: string | null; readonly tool: string | null };
 
-function readMessage(body: Uint8Array, contentEncodings: readonly string[]): Message {
+function readMessage(body: Uint8Array, contentEncodings: readonly string[], contentTypes: readonly string[]): Message {
   if (isBlank(Buffer.from(body).toString('latin1'))) {
     return 'empty'; // 1
   }
   const decoded = body.length > BODY_CAP ? null : decodeContent(body, contentEncodings);
-  const text = decoded === null ? null : decodeText(decoded);
+  const text = decoded === null || !agreesWith(contentTypes, decoded) ? null : decodeText(decoded);
   if (text === null) {
     return 'unreadable'; // 2, 3
   }
@@ -101,6 +101,19 @@ function decodeOne(bytes: Uint8Array, coding: string): Uint8Array {
 function hasZlibHeader(bytes: Uint8Array): boolean {
   const [first = 0, second = 0] = bytes;
   return (first & 0x0f) === 8 && first >> 4 <= 7 && ((first << 8) | second) % 31 === 0;
+}
+
+/** Whether every `charset`, of whatever header, is the one that the bytes are read in: servers may obey it instead. */
+function agreesWith(contentTypes: readonly string[], bytes: Uint8Array): boolean {
+  const mark = Buffer.from(bytes.subarray(0, 2)).toString('hex');
+  const own = mark === 'fffe' ? ['utf-16', 'utf-16le'] : mark === 'feff' ? ['utf-16', 'utf-16be'] : ['utf-8', 'utf8'];
+  return contentTypes
+    .flatMap((value) => value.toLowerCase().split(/[;,]/))
+    .filter((parameter) => parameter.includes('charset'))
+    .every((parameter) => {
+      const [, name = ''] = /^[ \t]*charset=(.*?)[ \t]*$/.exec(parameter) ?? [];
+      return own.some((charset) => name === charset || name === `"${charset}"`);
+    });
 }
 
 /** 3: a BOM says UTF-8 or UTF-16; without one the bytes have to be valid UTF-8. Null: unreadable. */

@@ -20,6 +20,12 @@ function scan(
   ]);
 }
 
+/** The same with these Content-Type headers. */
+function scanTyped(body: string | Uint8Array, ...types: readonly string[]): McpCall {
+  const headers = types.map((value) => ['content-type', value] as const);
+  return scanMcp(Buffer.from(body as string), [['mcp-protocol-version', VERSION], ...headers]);
+}
+
 const called = (tool: string | null, version: string | null = VERSION): McpCall => ({ kind: 'call', tool, version });
 const call = (name: string) =>
   `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":${JSON.stringify(name)}}}`;
@@ -84,6 +90,20 @@ const CASES: readonly [name: string, found: McpCall, expected: McpCall][] = [
   ['UTF-16, big end first', scan(utf16(call('rm'), true)), called('rm')],
   ['half a unit', scan(Buffer.concat([utf16(call('rm')), Buffer.from([0x20])])), UNREADABLE],
   ['UTF-16 without a mark', scan(utf16(call('rm')).subarray(2)), UNREADABLE],
+  ['no charset', scanTyped(call('a'), 'application/json; boundary=x'), called('a')],
+  ['its charset', scanTyped(call('a'), 'application/json; charset=utf-8'), called('a')],
+  ['its charset, quoted, twice', scanTyped(call('a'), 'a/b;charset="UTF-8"; x=y', 'a/b; charset=utf8'), called('a')],
+  ['UTF-7', scanTyped(call('a'), 'application/json; charset=utf-7'), UNREADABLE],
+  ['Latin 1', scanTyped(call('a'), 'application/json; charset=iso-8859-1'), UNREADABLE],
+  ['one of two headers', scanTyped(call('a'), 'a/b; charset=utf-8', 'a/b; charset=utf-7'), UNREADABLE],
+  ['one of two in a header', scanTyped(call('a'), 'a/b; charset=utf-8; charset=utf-7'), UNREADABLE],
+  ['an extended charset', scanTyped(call('a'), "a/b; charset*=us-ascii''utf-7"), UNREADABLE],
+  ['a charset in parts', scanTyped(call('a'), 'a/b; charset*0=utf; charset*1=-7'), UNREADABLE],
+  ['space around its sign', scanTyped(call('a'), 'a/b; charset =utf-7'), UNREADABLE],
+  ['an escape in its quotes', scanTyped(call('a'), 'a/b; charset="ut\\f-8"'), UNREADABLE],
+  ['UTF-16 named', scanTyped(utf16(call('a')), 'a/b; charset=utf-16'), called('a')],
+  ['UTF-16 named the other way round', scanTyped(utf16(call('a')), 'a/b; charset=utf-16be'), UNREADABLE],
+  ['UTF-16 named UTF-8', scanTyped(utf16(call('a')), 'a/b; charset=utf-8'), UNREADABLE],
   ['117 invalid UTF-8', scan(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])), UNREADABLE],
   ['118 another case of method', scan('{"method":"tools/call","Method":"ping","params":{"name":"rm"}}'), UNREADABLE],
   ['another case alone', scan('{"METHOD":"tools/call","params":{"name":"rm"}}'), UNREADABLE],

@@ -63,6 +63,15 @@ const calls = (name: unknown, method = 'tools/call') =>
 const READ = calls('read_file');
 const RM = calls('rm');
 const coded = (coding: string): Headers => [...CURRENT, ['content-encoding', coding]];
+const typed = (...types: readonly string[]): Headers => [
+  ...CURRENT,
+  ...types.map((type) => ['content-type', type] as const),
+];
+/** Read as UTF-8 it calls a tool that is allowed; in UTF-7 the letters between `+` and `-` name another one. */
+const UTF7 = READ.replace(
+  '}}',
+  `,"x":"+${Buffer.from('","name":"rm', 'utf16le').swap16().toString('base64').replaceAll('=', '')}-"}}`,
+);
 const utf16 = (text: string) => Buffer.concat([Buffer.from([0xff, 0xfe]), Buffer.from(text, 'utf16le')]);
 const tooMuch = Buffer.concat([Buffer.from(READ), Buffer.alloc(8 * 1024 * 1024 + 1 - READ.length, ' ')]);
 const exactly = tooMuch.subarray(0, -1);
@@ -142,6 +151,21 @@ export const MCP: readonly VectorCase[] = [
   ...both('115', 'a BOM', `\ufeff${READ}`, 'pass', 'pass'),
   ...both('116', 'UTF-16', utf16(RM), 451, 403),
   ...both('116 odd', 'half a UTF-16 unit', Buffer.concat([utf16(READ), Buffer.from([0])]), 451, 403),
+  ...both('116 utf-8', 'charset as read', READ, 'pass', 'pass', typed('application/json;charset="UTF-8"')),
+  ...both(
+    '116 utf-7',
+    'a charset that is not how it is read',
+    UTF7,
+    451,
+    403,
+    typed('application/json; charset=utf-7'),
+  ),
+  ...both('116 list', 'one of two charsets', UTF7, 451, 403, typed('a/b; charset=utf-8', 'a/b; charset=utf-7')),
+  ...both('116 comma', 'a second in one header', UTF7, 451, 403, typed('a/b; charset=utf-8, a/b; CHARSET="utf-7"')),
+  ...both('116 star', 'an extended parameter', UTF7, 451, 403, typed("a/b; charset*=us-ascii''utf-7")),
+  ...both('116 space', 'space around the sign', UTF7, 451, 403, typed('a/b; charset = utf-7')),
+  ...both('116 mark', 'UTF-16 as its mark says', utf16(READ), 'pass', 'pass', typed('a/b; charset=utf-16le')),
+  ...both('116 other', 'not as its mark says', utf16(READ), 451, 403, typed('a/b; charset=utf-16be')),
   ...both('117', 'bytes that are no UTF-8', Buffer.from([0x7b, 0xff, 0x7d]), 451, 403),
   ...both(
     '118',
