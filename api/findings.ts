@@ -4,7 +4,7 @@ import type { FieldError } from '../base/errors.ts';
 export interface Findings {
   /** The object is invalid: it must not take the place of its last good form. */
   readonly invalid: readonly FieldError[];
-  /** `apply` refuses these too; in a stored object only the rule that has one is left out. */
+  /** `apply` refuses these too; in a stored object only what is named is left out, and a condition says so. */
   readonly omitted: readonly FieldError[];
 }
 

@@ -60,6 +60,28 @@ export function domainProblem(domain: string): string | null {
 
 const HOST_NAME = /^[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?(\.[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?)*$/;
 
+/** Why a well-formed `domains` entry can cover no host, or null when it can: it would look like a rule and be none. */
+export function domainWithoutHosts(domain: string): string | null {
+  const name = canonicalFqdn(domain);
+  if (domain === '*' || canonicalAddress(domain) !== null || HOST_NAME.test(name.replace(/^\*\./, ''))) {
+    return null;
+  }
+  return `${JSON.stringify(domain)} can be the host of no request; write a host name (xn--… if it is not ASCII), *.suffix or *`;
+}
+
+/** Why no path can be, or begin with, this text, or null when one can. */
+export function pathOfNoRequest(value: string): string | null {
+  if (!value.startsWith('/')) {
+    return `${JSON.stringify(value)} must begin with /, as every path does`;
+  }
+  if (value.includes('?')) {
+    return `${JSON.stringify(value)} must not hold a query, which is no part of a path; use queryParams`;
+  }
+  return /^[!-"$->@-~]*$/.test(value)
+    ? null
+    : `${JSON.stringify(value)} must be written as it is sent: escaped (%20), and without a fragment`;
+}
+
 /** The form in which an `fqdn` peer is compared: trimmed, one trailing dot removed, lower case (egress-policy §2.2). */
 export function canonicalFqdn(fqdn: string): string {
   return fqdn.trim().replace(/\.$/, '').toLowerCase();

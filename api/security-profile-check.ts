@@ -2,7 +2,13 @@ import type { FieldError } from '../base/errors.ts';
 import { errorText } from '../base/errors.ts';
 import { compileRegex } from '../base/regex.ts';
 import type { Findings } from './findings.ts';
-import { domainProblem, headerNameProblem, headerValueProblem } from './http-rules.ts';
+import {
+  domainProblem,
+  domainWithoutHosts,
+  headerNameProblem,
+  headerValueProblem,
+  pathOfNoRequest,
+} from './http-rules.ts';
 import type {
   ApiKeySettings,
   CredentialRef,
@@ -17,12 +23,34 @@ import { parseStaticTemplate } from './static-template.ts';
 /** The rules of SecurityProfile that its schema does not hold (egress-policy §3–§6, D2). `spec` fits the schema. */
 export function checkSecurityProfile(spec: SecurityProfileSpec): Findings {
   const invalid = selectorErrors(spec.selector, 'spec.selector');
+  const omitted: FieldError[] = [];
   for (const [index, rule] of (spec.rules ?? []).entries()) {
     const path = `spec.rules[${index}]`;
+    omitted.push(...rule.match.flatMap((clause, at) => unmatchable(clause, `${path}.match[${at}]`)));
     invalid.push(...rule.match.flatMap((clause, at) => clauseErrors(clause, `${path}.match[${at}]`)));
     invalid.push(...actionErrors(rule.actions, `${path}.actions`));
   }
-  return { invalid, omitted: [] };
+  return { invalid, omitted };
+}
+
+/**
+ * Alternatives that hold for no request. What is written there is not carried out, and a rule that stops requests would
+ * be weaker than it reads.
+ */
+function unmatchable({ domains, paths = [], schemes = [] }: MatchClause, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [index, domain] of domains.entries()) {
+    push(errors, `${path}.domains[${index}]`, domainProblem(domain) === null ? domainWithoutHosts(domain) : null);
+  }
+  for (const [index, { type, value }] of paths.entries()) {
+    push(errors, `${path}.paths[${index}].value`, type === 'Regex' ? null : pathOfNoRequest(value));
+  }
+  for (const [index, scheme] of schemes.entries()) {
+    const isKnown = ['http', 'https'].includes(scheme.toLowerCase());
+    const reason = `${JSON.stringify(scheme)} is the scheme of no request; http or https`;
+    push(errors, `${path}.schemes[${index}]`, isKnown ? null : reason);
+  }
+  return errors;
 }
 
 function clauseErrors(clause: MatchClause, path: string): FieldError[] {

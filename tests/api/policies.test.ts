@@ -72,7 +72,7 @@ const good: readonly [string, KubeObject][] = [
     }),
   ],
   ['a path without a type', matching({ paths: [{ value: '/a' }] })],
-  ['a literal that looks like a wildcard', matching({ domains: ['*', '*.example', 'api.*.example', '2001:db8::1'] })],
+  ['every form of a domain', matching({ domains: ['*', '*.example', 'a_b.Example.', '2001:db8::1', '192.0.2.1'] })],
   [
     'every test',
     matching({
@@ -109,6 +109,26 @@ const omitted: readonly [KubeObject, string, RegExp][] = [
   ],
   [egress({ action: 'allow', ports: [{ port: 443 }] }), `${RULE}.to`, /is required/],
   [egress({ action: 'allow', to: [] }), `${RULE}.to`, /is required/],
+  ...(
+    [
+      [{ domains: ['api.*.com'] }, 'domains[0]', /can be the host of no request/],
+      [{ domains: ['a.example', '*api.example'] }, 'domains[1]', /\*\.suffix/],
+      [{ domains: ['b\u00fccher.example'] }, 'domains[0]', /xn--/],
+      [{ domains: ['user@a.example'] }, 'domains[0]', /no request/],
+      [{ domains: ['a.example,b.example'] }, 'domains[0]', /no request/],
+      [{ domains: ['a..example'] }, 'domains[0]', /no request/],
+      [{ domains: ['*.'] }, 'domains[0]', /no request/],
+      [{ paths: [{ value: 'admin' }] }, 'paths[0].value', /must begin with \//],
+      [{ paths: [{ type: 'Exact', value: '/a?b=c' }] }, 'paths[0].value', /queryParams/],
+      [{ paths: [{ type: 'Prefix', value: '/a#b' }] }, 'paths[0].value', /as it is sent/],
+      [{ paths: [{ type: 'Prefix', value: '/\u00e4' }] }, 'paths[0].value', /as it is sent/],
+      [{ paths: [{ type: 'Prefix', value: '/a b' }] }, 'paths[0].value', /as it is sent/],
+      [{ schemes: ['https', 'wss'] }, 'schemes[1]', /"wss" is the scheme of no request/],
+    ] as const
+  ).map(
+    ([clause, path, reason]) =>
+      [matching({ domains: ['a.example'], ...clause }), `${CLAUSE}.${path}`, reason] as [KubeObject, string, RegExp],
+  ),
 ];
 
 for (const [object, path, reason] of omitted) {
