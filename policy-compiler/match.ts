@@ -105,34 +105,36 @@ function headerMatches(test: ValueTest, reading: Reading, input: MatchInput): bo
 }
 
 /**
- * Form-decoded query (egress-policy §3.1): pairs with a bad escape or `;` are dropped. Plainly the first value of a name
- * is tested, strictly any value, since servers differ in which one they take.
+ * Form-decoded query (egress-policy §3.1). Plainly the first value of a name is tested, and pairs with a bad escape or
+ * `;` are dropped; strictly any value, in each way that servers read such pairs.
  */
 function queryMatches(tests: readonly ValueTest[], reading: Reading, target: string): boolean {
-  const query = parseQuery(target.slice(pathOf(target).length + 1));
+  const text = target.slice(pathOf(target).length + 1);
+  const query = reading === 'strict' ? [...pairsOf(text.split('&')), ...pairsOf(text.split(/[&;]/))] : plainPairs(text);
   return tests.every((test) => {
     const values = query.filter(([name]) => name === test.name).map(([, value]) => value);
     return (reading === 'strict' ? values : values.slice(0, 1)).some((value) => testText(test, value));
   });
 }
 
-function parseQuery(text: string): readonly (readonly [name: string, value: string])[] {
-  const pairs: (readonly [string, string])[] = [];
-  for (const part of text.split('&')) {
-    const equals = part.indexOf('=');
-    const name = formDecode(equals < 0 ? part : part.slice(0, equals));
-    const value = formDecode(equals < 0 ? '' : part.slice(equals + 1));
-    if (part !== '' && !part.includes(';') && name !== null && value !== null) {
-      pairs.push([name, value]);
-    }
-  }
-  return pairs;
+type Pair = readonly [name: string, value: string];
+
+function plainPairs(text: string): readonly Pair[] {
+  return pairsOf(text.split('&').filter((part) => !part.includes(';') && !/%(?![0-9a-fA-F]{2})/.test(part)));
 }
 
-function formDecode(text: string): string | null {
-  if (/%(?![0-9a-fA-F]{2})/.test(text)) {
-    return null;
-  }
+function pairsOf(parts: readonly string[]): readonly Pair[] {
+  return parts
+    .filter((part) => part !== '')
+    .map((part) => {
+      const equals = part.indexOf('=');
+      const [name, value] = equals < 0 ? [part, ''] : [part.slice(0, equals), part.slice(equals + 1)];
+      return [formDecode(name), formDecode(value)];
+    });
+}
+
+/** Leaves a broken escape as it stands. */
+function formDecode(text: string): string {
   const bytes = Buffer.from(text.replaceAll('+', ' '), 'utf8').toString('latin1');
   const raw = bytes.replaceAll(/%([0-9a-fA-F]{2})/g, (_, digits: string) =>
     String.fromCharCode(Number.parseInt(digits, 16)),

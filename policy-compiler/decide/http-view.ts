@@ -20,6 +20,8 @@ export interface HttpView {
   readonly headers: ReadonlyMap<string, readonly string[]>;
   /** Form-decoded values by name, in the order sent. */
   readonly query: ReadonlyMap<string, readonly string[]>;
+  /** Every value that some server could read for a name. */
+  readonly anyQuery: ReadonlyMap<string, readonly string[]>;
   readonly body: Uint8Array;
 }
 
@@ -40,6 +42,7 @@ export function readHttp(http: NonNullable<DecisionRequest['http']>, scheme: 'ht
       ...(http.headers.some(([name]) => name.toLowerCase() === 'host') ? [] : [['host', http.authority] as const]),
     ]),
     query: gather(mark < 0 ? [] : readQuery(http.path.slice(mark + 1))),
+    anyQuery: gather(mark < 0 ? [] : readAnyQuery(http.path.slice(mark + 1))),
     body: http.body ?? new Uint8Array(),
   };
 }
@@ -70,11 +73,23 @@ function readQuery(raw: string): readonly (readonly [string, string])[] {
   });
 }
 
+/** What servers make of a query that decode loosely: `;` separates as `&` does or is a character, escapes may be broken. */
+function readAnyQuery(raw: string): readonly (readonly [string, string])[] {
+  return [...raw.split('&'), ...raw.split('&').flatMap((pair) => pair.split(';'))]
+    .filter((pair) => pair !== '')
+    .map((pair) => {
+      const [, name = '', value = ''] = /^([^=]*)=?(.*)$/s.exec(pair) ?? [];
+      return [looseDecode(name), looseDecode(value)] as const;
+    });
+}
+
 /** Percent escapes and `+`; the bytes are read as UTF-8. Null when an escape is broken. */
 function formDecode(text: string): string | null {
-  if (/%(?![0-9a-fA-F]{2})/.test(text)) {
-    return null;
-  }
+  return /%(?![0-9a-fA-F]{2})/.test(text) ? null : looseDecode(text);
+}
+
+/** The same with a broken escape left as it stands. */
+function looseDecode(text: string): string {
   return text
     .replaceAll('+', ' ')
     .replaceAll(/(?:%[0-9a-fA-F]{2})+/g, (run) => Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'));

@@ -35,7 +35,7 @@ function clauseMatches(clause: MatchClause, http: HttpView, reading: Reading): b
       return (reading === 'plain' ? sent.slice(-1) : sent).some((text) => test(type ?? 'Exact', value, text));
     }) &&
     queryParams.every(({ name, type, value }) => {
-      const sent = http.query.get(name) ?? [];
+      const sent = (reading === 'plain' ? http.query : http.anyQuery).get(name) ?? [];
       return (reading === 'plain' ? sent.slice(0, 1) : sent).some((text) => test(type ?? 'Exact', value, text));
     })
   );

@@ -109,6 +109,19 @@ export const MATCHING: readonly VectorCase[] = [
   row('79 plain', 'any other rule at the first', noting(query({ name: 'id', value: '7' })), `${http}/?id=8&id=7`, PASS),
   row('80', 'a plus is a space', world(query({ name: 'q', value: 'a b' })), `${http}/?q=a+b`, BLOCK),
   row('80 other', 'so is %20', world(query({ name: 'q', value: 'a b' })), `${http}/?q=a%20b`, BLOCK),
+  ...(['x=1;id=7', 'id=8;id=7', 'id=7;x=1', 'x;id=7', 'i%64=7;'] as const).map((sent) =>
+    row(`81 ${sent}`, 'a block takes ; as &', world(query({ name: 'id', value: '7' })), `${http}/?${sent}`, BLOCK),
+  ),
+  row('81 literal', 'and as a character', world(query({ name: 'id', value: '7;x' })), `${http}/?id=7;x`, BLOCK),
+  row(
+    '81 broken',
+    'a block takes a broken escape as it stands',
+    world(query({ name: 'id', type: 'Prefix', value: '7' })),
+    `${http}/?id=7%zz%`,
+    BLOCK,
+  ),
+  row('81 name', 'in a name too', world(query({ name: 'id', value: '7' })), `${http}/?%zz;id=7`, BLOCK),
+  row('81 plain', 'any other rule drops the pair', noting(query({ name: 'id', value: '7' })), `${http}/?x;id=7`, PASS),
   row('81', 'a broken pair spoils no other', world(query({ name: 'b', value: '1' })), `${http}/?a=%zz&b=1`, BLOCK),
   row('82', 'clauses do not mix', world({ domains: ['x.test'] }, api({ methods: ['POST'] })), `${http}/`, PASS),
   row('83', 'any clause will do', world({ domains: ['x.test'] }, api({ methods: ['POST'] })), `${http}/`, BLOCK, {
