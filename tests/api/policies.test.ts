@@ -51,6 +51,7 @@ const good: readonly [string, KubeObject][] = [
     egress({ action: 'allow', to: [{ service: { name: 's' } }, { workload: { namespace: 'n', selector: {} } }] }),
   ],
   ['a range of ports', egress({ action: 'allow', to: anyPeer, ports: [{ protocol: 'TCP', port: 1, endPort: 2 }] })],
+  ['a range of one port', egress({ action: 'allow', to: anyPeer, ports: [{ port: 443, endPort: 443 }] })],
   ['UDP is noted, not refused', egress({ action: 'allow', to: anyPeer, ports: [{ protocol: 'UDP', port: 53 }] })],
   ['empty egress', traffic({ egress: {} })],
   ['a global one', traffic({ egress: {} }, 'GlobalTrafficPolicy')],
