@@ -44,6 +44,7 @@ export class AdsClient {
   readonly #options: ClientOptions;
   readonly #client: grpc.Client;
   readonly #call: grpc.ClientDuplexStream<DeltaRequest, DeltaResponse>;
+  /** Tables that are subscribed to. */
   readonly #tables = new Set<string>();
 
   constructor(options: ClientOptions) {
@@ -74,7 +75,7 @@ export class AdsClient {
     }
     const tables = [...(this.held.get(ROUTES)?.keys() ?? [])];
     if (tables.length > 0) {
-      this.#tables.add('');
+      this.#subscribe(tables);
       this.#open(ROUTES, tables);
     }
   }
@@ -112,7 +113,9 @@ export class AdsClient {
     const refusal = refusals.find((text) => text !== undefined);
     for (const { name, version, resource } of resources) {
       this.arrivals.push({ at, typeUrl, name, version });
-      if (refusal === undefined) {
+      // A table that was left meanwhile is not kept: Envoy drops what it has not subscribed to.
+      const isWanted = typeUrl !== ROUTES || this.#tables.has(name);
+      if (refusal === undefined && isWanted) {
         held.set(name, version);
         if (typeUrl === SECRET) {
           this.secrets.set(name, Buffer.from(resource.value).toString('latin1'));
@@ -124,6 +127,12 @@ export class AdsClient {
     if (typeUrl === SCOPE && refusal === undefined) {
       this.#leaveTables(removedResources);
       this.#followTables(resources.map(({ name }) => name));
+    }
+  }
+
+  #subscribe(tables: readonly string[]): void {
+    for (const name of tables) {
+      this.#tables.add(name);
     }
   }
 
@@ -141,11 +150,9 @@ export class AdsClient {
 
   /** A scope that keeps a table makes Envoy ask for that table. */
   #followTables(scopes: readonly string[]): void {
-    const wanted = pinnedTables(scopes).filter((name) => !this.#tables.has(name) && !this.held.get(ROUTES)?.has(name));
+    const wanted = pinnedTables(scopes).filter((name) => !this.#tables.has(name));
     if (wanted.length > 0) {
-      for (const name of wanted) {
-        this.#tables.add(name);
-      }
+      this.#subscribe(wanted);
       this.#call.write({ typeUrl: ROUTES, resourceNamesSubscribe: wanted });
     }
   }
