@@ -58,6 +58,7 @@ export function evaluate(set: PolicySet, request: L7Request, mcp: McpCall | null
   const outcome = settle(result, {
     scheme: request.scheme,
     byName: destination.kind === 'virtual',
+    isTrace: request.method.toUpperCase() === 'TRACE',
     plans: () => plansOf(rules),
   });
   if (outcome.kind === 'answer') {
@@ -126,13 +127,15 @@ type Settled = Exclude<WalkResult, { kind: 'body' }>;
 
 /**
  * Applies what depends on where the request goes: a credential goes only to the name at whose virtual address the
- * request arrived, and over plain HTTP only when the clause says so (D4, docs/architecture.md).
+ * request arrived, over plain HTTP only when the clause says so (D4, docs/architecture.md), and never with TRACE, by which
+ * a server sends back what it got (RFC 9110 §9.3.8).
  */
 export function settle(
   result: Settled,
   context: {
     readonly scheme: string;
     readonly byName: boolean;
+    readonly isTrace: boolean;
     readonly plans: () => ReadonlyMap<string, unknown> | null;
   },
 ): Settled {
@@ -143,9 +146,10 @@ export function settle(
     const answer = denial(reason, { profile: rule.profile, rule: rule.name });
     return { kind: 'answer', answer, walked: result.walked, mcp: result.mcp };
   };
-  const misled = context.byName
-    ? result.injections.find(({ plain }) => context.scheme === 'http' && !plain)
-    : result.injections[0];
+  const misled =
+    context.byName && !context.isTrace
+      ? result.injections.find(({ plain }) => context.scheme === 'http' && !plain)
+      : result.injections[0];
   if (misled !== undefined) {
     return stop(misled, 'credential-destination');
   }

@@ -131,21 +131,31 @@ function allowsPlainCredential({ token, clauses }: L7Rule): boolean {
 
 function groupRoutes(set: PolicySet, pattern: HostPattern, group: Group, use: Use): RouteJson[] {
   const rules = rulesFor(set.rules, pattern);
-  return group.regions.map((region) => {
+  return group.regions.flatMap((region) => {
     const match = conditionMatch(region.condition, arrival(group), group.name?.piece.ports ?? null);
     const result = region.processor ? null : walk(region.matched, null);
     if (result === null || result.kind === 'body') {
-      return processorRoute(match, dialOf(group.name, group.scheme === 'https', []), group, use);
+      return [processorRoute(match, dialOf(group.name, group.scheme === 'https', []), group, use)];
     }
     const context = { scheme: group.scheme, byName: group.name !== null, plans: () => plansOf(rules) };
-    const outcome = settle(result, context);
-    const walked = outcome.walked.map(({ profile, rule }) => `${refText(profile)}/${rule}`);
+    const outcome = settle(result, { ...context, isTrace: false });
+    const walked = outcome.walked.map(({ profile, rule }) => `${refText(profile)}/${rule}`).join(', ');
     if (outcome.kind === 'answer') {
-      return answerRoute(match, outcome.answer, walked.join(', '));
+      return [answerRoute(match, outcome.answer, walked)];
     }
     const dial = dialOf(group.name, group.scheme === 'https', injectionList(outcome.injections));
-    return forwardRoute(match, dial, group, outcome, walked.join(', '), use);
+    const forward = forwardRoute(match, dial, group, outcome, walked, use);
+    const traced = settle(result, { ...context, isTrace: true });
+    const canBeTrace = region.condition.methods.length === 0 || region.condition.methods.includes('TRACE');
+    return traced.kind === 'answer' && canBeTrace
+      ? [answerRoute(onlyTrace(match), traced.answer, walked), forward]
+      : [forward];
   });
+}
+
+function onlyTrace(match: RouteMatchJson): RouteMatchJson {
+  const isTrace = headerMatch(':method', { exact: 'TRACE', ignoreCase: true });
+  return { ...match, headers: [...(match.headers ?? []), isTrace] };
 }
 
 function metadata(action: string, rules: string): Pick<RouteJson, 'metadata'> {

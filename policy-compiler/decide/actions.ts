@@ -143,12 +143,13 @@ function transform(changes: Map<string, HeaderChange>, unit: Unit, { facts, sand
 }
 
 /**
- * Whether a credential may leave with this request: only to the name itself, and in cleartext only where a matching
- * clause of its rule says http (D4, docs/architecture.md).
+ * Whether a credential may leave with this request: only to the name itself, in cleartext only where a matching clause
+ * of its rule says http (D4, docs/architecture.md), and never with TRACE, which asks for it back.
  */
 function mayLeave({ clauses }: Unit, { destination, http }: Circumstances): boolean {
   const cleartextIsMeant = clauses.some(({ schemes = [] }) => schemes.some((one) => one.toLowerCase() === 'http'));
-  return knownName(destination) === http.host && (http.scheme === 'https' || cleartextIsMeant);
+  const comesBack = http.method.toUpperCase() === 'TRACE';
+  return !comesBack && knownName(destination) === http.host && (http.scheme === 'https' || cleartextIsMeant);
 }
 
 /** §6.4: the namespace of the reference, else the profile's, else (a Global profile) the caller's. */

@@ -72,6 +72,16 @@ egress('the sandbox cannot keep its own value of an injected header', async () =
   assert.is(upstream.seen.at(-1)?.headers['authorization'], `Bearer ${KEYS.alpha}`);
 });
 
+egress('TRACE, by which a server sends back what it got, carries no credential', async () => {
+  for (const url of [http('/v1/x'), https('/v1/x')]) {
+    const before = upstream.seen.length;
+    const answer = await curl('alpha', url, '-X', 'TRACE');
+    assert.match(answer.stdout, /"reason":"credential-destination".*\n403$/s);
+    assert.is(upstream.seen.length, before);
+  }
+  assert.match((await curl('alpha', http('/free'), '-X', 'TRACE')).stdout, /\n200$/);
+});
+
 egress('a forged Host reaches nothing', async () => {
   const before = upstream.seen.length;
   const answer = await curl('alpha', http('/v1/x'), '-H', 'Host: other.example.test');

@@ -172,6 +172,23 @@ export const ACTIONS: readonly VectorCase[] = [
     l7: 'forward',
     credentials: ['authorization=team-a/key'],
   }),
+  row(
+    'trace',
+    'no credential with TRACE, whose answer is the request',
+    inject(token()),
+    refused,
+    { method: 'TRACE' },
+    https,
+  ),
+  row('trace alone', 'even if asked for', inject(token(), { methods: ['TRACE'] }), refused, { method: 'TRACE' }, https),
+  row(
+    'trace bare',
+    'TRACE without one',
+    inject(token(), { methods: ['GET'] }),
+    { l7: 'forward', credentials: [] },
+    { method: 'TRACE' },
+    https,
+  ),
   row('address', 'no credential to an address', inject(token(), { schemes: ['http'] }), refused, { to: '192.0.2.1' }),
   row(
     'forged',
