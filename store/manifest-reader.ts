@@ -119,8 +119,11 @@ export class ManifestReader {
   #absorb(path: string, source: Source, manifest: Manifest): void {
     const keys = manifest.objects.map((object) => objectKey(object.form));
     const problems = manifest.problems.map((message) => error(path, message));
+    // Any object that is missing may be the document that cannot be read: as after a syntax error, it stays as it was.
+    const missing =
+      problems.length === 0 ? [] : (this.index.get(path)?.keys ?? []).filter((key) => !keys.includes(key));
     // The claims come first: a commit asks which file an object belongs to.
-    const entry: ManifestEntry = { path, hash: null, keys, clean: problems.length === 0 };
+    const entry: ManifestEntry = { path, hash: null, keys: [...keys, ...missing], clean: problems.length === 0 };
     this.#release(this.index.set(entry));
     const finished: ManifestEntry = { ...entry, hash: source.hash };
     let failed = false;

@@ -179,6 +179,30 @@ place('a syntax error changes nothing, is reported, and does not survive its men
   assert.ok(told.length >= 1);
 });
 
+place('an object whose document is spoilt stays as it was read', async (it) => {
+  const [good, spoilt] = [sandbox('good'), sandbox('spoilt', 'n: 1')];
+  const damages = [
+    spoilt.replace('kind: Sandbox', 'kind: Sandbocks'),
+    spoilt.replace('name: spoilt', 'nam: spoilt'),
+    spoilt.replace('n: 1', `n: ${'{a: '.repeat(140)}1${'}'.repeat(140)}`),
+  ];
+  for (const damaged of damages) {
+    it.write('a.yaml', `${good}---\n${spoilt}`);
+    await until(async () => it.store.problems().length === 0 && (await it.names()).length === 2);
+    it.write('a.yaml', `${good}---\n${damaged}`);
+    await until(() => it.store.problems().length === 1);
+    await sleep(250); // Longer than an object may be on its way to another file.
+    assert.equal((await it.store.get('Sandbox', key('spoilt'))).spec, { n: 1 });
+    await it.reopen();
+    await sleep(250);
+    assert.equal(await it.names(), ['good', 'spoilt']);
+    const change = it.store.patch('Sandbox', key('spoilt'), { type: 'merge', body: { spec: { n: 2 } } });
+    assert.is(await codeOf(change), 'unavailable');
+  }
+  it.write('a.yaml', good);
+  await until(async () => (await it.names()).length === 1);
+});
+
 place('each document is judged alone; twins, strangers and nameless ones are problems', async (it) => {
   it.write('sandgate.yaml', 'domain: localhost\n');
   mkdirSync(join(it.path, '.hidden'));
