@@ -29,9 +29,19 @@ const SECRET_MESSAGES: ReadonlySet<string> = new Set([
   'envoy.config.route.v3.ScopedRouteConfiguration',
 ]);
 
-/** `type.googleapis.com/` and the full name of a message. */
+const urls = new Map<string, string>();
+
+/**
+ * `type.googleapis.com/` and the full name of a message; always the same string for a type, since a large world keeps
+ * hundreds of thousands of them.
+ */
 export function typeUrl(type: string): string {
-  return `type.googleapis.com/${type}`;
+  let url = urls.get(type);
+  if (url === undefined) {
+    url = `type.googleapis.com/${type}`;
+    urls.set(type, url);
+  }
+  return url;
 }
 
 /** Packs the JSON form of a message for a field of type Any; a wrong type name or field is a compile error. */
