@@ -30,7 +30,7 @@ export interface ClientOptions {
   /** Secrets that its listeners name. */
   readonly secrets: readonly string[];
   /** Refuses a resource with this detail; undefined accepts it. */
-  readonly refuse?: (typeUrl: string, name: string, version: string) => string | undefined;
+  readonly refuse?: (typeUrl: string, bytes: Buffer) => string | undefined;
   /** What an earlier stream of the same client left. */
   readonly held?: Held;
 }
@@ -109,7 +109,7 @@ export class AdsClient {
       this.arrivals.push({ at, typeUrl, name, version: null });
       held.delete(name);
     }
-    const refusals = resources.map(({ name, version }) => this.#options.refuse?.(typeUrl, name, version));
+    const refusals = resources.map(({ resource }) => this.#options.refuse?.(typeUrl, Buffer.from(resource.value)));
     const refusal = refusals.find((text) => text !== undefined);
     for (const { name, version, resource } of resources) {
       this.arrivals.push({ at, typeUrl, name, version });
