@@ -67,7 +67,7 @@ async function prepare(stage: Stage, { say }: SuiteContext): Promise<{ readonly 
         name: 'bare',
         envoy: bare,
         load: { url: `http://127.0.0.1:${BARE_PORT}/v1/items/42`, headers, connections: CONNECTIONS },
-        byProcessor: false,
+        processor: null,
         prove: async () => {
           expect('bare: an unruled path', (await ask(`http://127.0.0.1:${BARE_PORT}/admin/x`, headers)).status, 200);
         },
@@ -76,7 +76,7 @@ async function prepare(stage: Stage, { say }: SuiteContext): Promise<{ readonly 
         name: 'native',
         envoy: native,
         load: { url: `${url}/v1/items/42`, headers, connections: CONNECTIONS },
-        byProcessor: false,
+        processor: null,
         processed,
         prove: () => proof('native', url, '/admin/x', '/v1/items/42'),
       },
@@ -85,7 +85,7 @@ async function prepare(stage: Stage, { say }: SuiteContext): Promise<{ readonly 
         envoy: native,
         load: { url: `${url}/v1/items/42`, headers, connections: CONNECTIONS },
         prefix: enter,
-        byProcessor: false,
+        processor: null,
         processed,
         others: { sidecar: () => processCpu(sidecar.pid!) },
         prove: () => proof('tunnel', url, '/admin/x', '/v1/items/42', enter),
@@ -95,7 +95,7 @@ async function prepare(stage: Stage, { say }: SuiteContext): Promise<{ readonly 
         envoy: native,
         // A path that normalising would change: the same decision, taken by the processor (D8).
         load: { url: `${url}/v1//items/42`, headers, connections: CONNECTIONS },
-        byProcessor: true,
+        processor: () => plane.pid('egress-processor'),
         processed,
         others: node,
         prove: () => proof('ext_proc', url, '/admin//x', '/v1//items/42'),

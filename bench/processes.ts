@@ -10,15 +10,32 @@ export function processCpu(pid: number): number {
   return statCpu(`/proc/${pid}/stat`);
 }
 
-/** CPU seconds of an Envoy's worker threads (`wrk:worker_0`, …). Throws when there is none. */
-export function workerCpu(pid: number): number {
-  return workers(pid).reduce((sum, task) => sum + statCpu(`${task}/stat`), 0);
+/** Seconds that threads ran, and seconds in which they could have run while others had their core. */
+export interface Use {
+  readonly ran: number;
+  readonly waited: number;
 }
 
-/** Seconds in which the workers could have run while others had their core. */
-export function workerWait(pid: number): number {
-  const waits = workers(pid).map((task) => Number(readFileSync(`${task}/schedstat`, 'utf8').split(' ')[1]) / 1e9);
-  return waits.reduce((sum, wait) => sum + wait, 0);
+/** Of an Envoy's worker threads (`wrk:worker_0`, …). Throws when there is none. */
+export function workerUse(pid: number): Use {
+  return sum(workers(pid).map(useOf));
+}
+
+/** Of a Node process's main thread. */
+export function mainThreadUse(pid: number): Use {
+  return useOf(`/proc/${pid}/task/${pid}`);
+}
+
+function useOf(task: string): Use {
+  const waited = Number(readFileSync(`${task}/schedstat`, 'utf8').split(' ')[1]) / 1e9;
+  return { ran: statCpu(`${task}/stat`), waited };
+}
+
+function sum(uses: readonly Use[]): Use {
+  return uses.reduce((all, { ran, waited }) => ({ ran: all.ran + ran, waited: all.waited + waited }), {
+    ran: 0,
+    waited: 0,
+  });
 }
 
 function workers(pid: number): readonly string[] {
