@@ -17,12 +17,6 @@ export const TARGET_FILTER = 'target';
 /** Metadata namespace of routes and of the processor's answers, read by the access log. */
 export const METADATA_NAMESPACE = 'sandgate';
 
-/** Filter state with the id whose token a hot route has checked. */
-export const HOT_ID_STATE = 'sandgate.hot.id';
-
-/** Header by which the miss listener, and nobody else, tells the processor that id. */
-export const HOT_ID_HEADER = 'x-sandgate-hot';
-
 /** Log name of requests to sandboxes. */
 export const LOG_INGRESS = 'sandgate.ingress';
 
@@ -88,7 +82,10 @@ function scopeKey({ publicPort }: IngressSettings): string {
   return publicPort === 80 ? '%REQ(:authority)%' : '%CEL(re.extract(request.host,"^([^:]*)",r"\\1"))%';
 }
 
-/** Where a hot route leads when its Pod cannot be reached: the processor decides anew about a verified id (D12). */
+/**
+ * Where a hot route leads when its Pod cannot be reached: the processor decides anew, and about the token too. The id
+ * may have passed to another sandbox since the route was made (D12).
+ */
 export function missListener(): ListenerJson {
   return {
     name: 'miss',
@@ -101,16 +98,6 @@ export function missListener(): ListenerJson {
             statPrefix: 'miss',
             useRemoteAddress: false,
             skipXffAppend: true,
-            ...early({
-              mutations: [
-                {
-                  append: {
-                    header: { key: HOT_ID_HEADER, value: `%FILTER_STATE(${HOT_ID_STATE}:PLAIN)%` },
-                    appendAction: 'OVERWRITE_IF_EXISTS_OR_ADD',
-                  },
-                },
-              ],
-            }),
             routeConfig: {
               name: 'miss',
               virtualHosts: [{ name: 'miss', domains: ['*'], routes: [...FALL_THROUGH] }],

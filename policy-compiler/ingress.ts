@@ -4,14 +4,7 @@ import type { Redacted } from '../base/redacted.ts';
 import { any, type EnvoyJson } from '../proto/resource.ts';
 import { ingressClusters } from './ingress-clusters.ts';
 import { FALL_THROUGH } from './ingress-fallback.ts';
-import {
-  HOT_ID_STATE,
-  ingressListener,
-  METADATA_NAMESPACE,
-  missListener,
-  PROCESSOR,
-  TARGET_FILTER,
-} from './ingress-listener.ts';
+import { ingressListener, METADATA_NAMESPACE, missListener, PROCESSOR, TARGET_FILTER } from './ingress-listener.ts';
 import { CLUSTER, LISTENER, type ResourceJson, resourceJson, SCOPE } from './output.ts';
 
 /** A running sandbox that Envoy can reach without asking anybody. */
@@ -157,12 +150,6 @@ function hotRoute(route: IngressRoute, isGrpc: boolean): RouteJson {
           {
             objectKey: 'envoy.network.transport_socket.original_dst_address',
             formatString: text(joinHostPort(route.address, 0).replace(/0$/, '%DYNAMIC_METADATA(sbx:port)%')),
-          },
-          {
-            objectKey: HOT_ID_STATE,
-            factoryKey: 'envoy.hashable_string',
-            formatString: text(route.id),
-            sharedWithUpstream: 'ONCE',
           },
         ],
       }),

@@ -81,7 +81,6 @@ test('the right token goes on, with the destination as metadata and never as a h
   assert.equal(await ask({ route: route() }), {
     kind: 'continue',
     set: { 'x-sbx-scope': 'x-miss' },
-    remove: ['x-sandgate-hot'],
     clearRouteCache: true,
     metadata: { 'envoy.lb.original_dst': { host: '127.0.0.1:1' }, sandgate: { sandbox: 'uid-abc' } },
   });
@@ -116,9 +115,17 @@ test('a sandbox without a token lets nobody in', async () => {
   assert.is(await refused({ route: route({ token: null }), headers: [['x-access-token', '']] }), UNAUTHORIZED);
 });
 
-test('the miss listener speaks for exactly the id that it names', async () => {
-  assert.is(await refused({ route: route(), headers: [['x-sandgate-hot', 'abc']] }), 'forwarded');
-  assert.is(await refused({ route: route(), headers: [['x-sandgate-hot', 'other']] }), UNAUTHORIZED);
+test('a token counts by its bytes: no other spelling of it is let in', async () => {
+  const token = new Redacted(`${TOKEN}\u{1f41f}\u0142`);
+  const ask = (text: string) => refused({ route: route({ token }), headers: [['x-access-token', text]] });
+  const bytes = (text: string, encoding: 'utf8' | 'latin1') => Buffer.from(text, encoding).toString('latin1');
+  assert.is(await ask(bytes(token.reveal(), 'utf8')), 'forwarded');
+  assert.is(await ask(bytes(token.reveal(), 'latin1')), UNAUTHORIZED);
+  assert.is(await ask(token.reveal().replace('\u0142', 'B')), UNAUTHORIZED);
+});
+
+test('no header vouches for a token', async () => {
+  assert.is(await refused({ route: route(), headers: [['x-sandgate-hot', 'abc']] }), UNAUTHORIZED);
 });
 
 test('states are told to who may enter', async () => {

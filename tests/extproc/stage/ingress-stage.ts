@@ -1,6 +1,7 @@
 /** The ingress gateway as it runs: real Envoy, xDS server, processor, waker and store; the test plays the controller. */
 import { join } from 'node:path';
 import { kindNamed } from '../../../api/kinds.ts';
+import type { ObjectMeta } from '../../../api/object.ts';
 import { systemClock } from '../../../base/clock.ts';
 import { silentLogger } from '../../../base/logger.ts';
 import { Redacted } from '../../../base/redacted.ts';
@@ -158,12 +159,12 @@ export class IngressStage {
         },
       },
     });
-    const { metadata } = await this.store.get('Sandbox', key);
-    await until(
-      () => this.routes.byUid(metadata.uid!)?.resourceVersion === metadata.resourceVersion,
-      2000,
-      `route of ${name}`,
-    );
+    await this.#followed((await this.store.get('Sandbox', key)).metadata);
+  }
+
+  /** Waits until the processor knows this version of a sandbox. */
+  async #followed({ name, uid, resourceVersion }: ObjectMeta): Promise<void> {
+    await until(() => this.routes.byUid(uid!)?.resourceVersion === resourceVersion, 2000, `route of ${name}`);
   }
 
   /** Puts a sandbox to sleep, as far as the store tells. */
@@ -174,6 +175,17 @@ export class IngressStage {
       { type: 'merge', body: { spec: { paused: true } } },
     );
     await this.report(name, 'Paused', address);
+  }
+
+  /** Gives the sandbox another token, as a new one of the same id would have. */
+  async changeToken(name: string, token: string): Promise<void> {
+    const annotations = { 'agents.kruise.io/runtime-access-token': token };
+    const { metadata } = await this.store.patch(
+      'Sandbox',
+      { namespace: NAMESPACE, name },
+      { type: 'merge', body: { metadata: { annotations } } },
+    );
+    await this.#followed(metadata);
   }
 
   async spec(name: string): Promise<{ readonly paused: boolean; readonly generation: number }> {
