@@ -1,3 +1,5 @@
+import { isLabelValue } from './names.ts';
+
 /** Keys that other programs know too: labels, annotations and finalizers (crds §12). */
 
 const PREFIX = 'agents.kruise.io/';
@@ -35,6 +37,12 @@ export const ANNOTATION_CLEANUP = `${PREFIX}cleanup`;
 export const ANNOTATION_UPGRADE_TRIGGER = `${PREFIX}upgrade-resume-trigger`;
 /** Sandbox: SecurityProfile rules of this one Sandbox. */
 export const ANNOTATION_SECURITY_RULES = `${PREFIX}security-rules`;
+/** Sandbox: what the runtime inside is initialised with again after each resume. */
+export const ANNOTATION_INIT_RUNTIME = `${PREFIX}init-runtime-request`;
+/** Sandbox: volumes that are mounted again after each resume. */
+export const ANNOTATION_CSI_VOLUMES = 'e2b.agents.kruise.io/csi-volume-config';
+/** Sandbox: whose security token it gets, and gets anew after each resume. */
+export const ANNOTATION_AGENT_NAME = 'security.agents.kruise.io/agent-name';
 /** Sandbox: hash of the part of its template that cannot change in place. */
 export const ANNOTATION_IMMUTABLE_HASH = 'sandbox.agents.kruise.io/hash-immutable-part';
 
@@ -51,3 +59,15 @@ export const CONDITION_CONTAINERS_RESUMED = 'ContainersResumed';
 export const FINALIZER_SANDBOX = `${PREFIX}sandbox`;
 /** Pod: holds its end until every gateway has withdrawn its address (D12). */
 export const FINALIZER_WITHDRAWAL = 'sandgate.dev/withdrawal';
+
+/**
+ * The labels that tell whose Pod it is: the controller writes them, and policies select by them, so both take them from
+ * here. A name that is too long for a label is left out (crds §12.1).
+ */
+export function ownerLabels(name: string, uid: string): Readonly<Record<string, string>> {
+  return {
+    [LABEL_CREATED_BY]: 'sandbox',
+    ...(isLabelValue(name) ? { [LABEL_SANDBOX_NAME]: name } : {}),
+    [LABEL_SANDBOX_UID]: uid,
+  };
+}

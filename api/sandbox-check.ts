@@ -1,19 +1,35 @@
 import type { FieldError } from '../base/errors.ts';
 import { parseDuration } from './duration.ts';
 import type { Findings } from './findings.ts';
-import { ANNOTATION_SECURITY_RULES, OWN_PREFIX } from './labels.ts';
+import {
+  ANNOTATION_AGENT_NAME,
+  ANNOTATION_CSI_VOLUMES,
+  ANNOTATION_INIT_RUNTIME,
+  ANNOTATION_SECURITY_RULES,
+  OWN_PREFIX,
+} from './labels.ts';
 import { annotationErrors, isDnsLabel, labelErrors } from './names.ts';
 import type { ObjectMeta } from './object.ts';
 import { type Container, type PodTemplate, podTemplateSchema } from './pod.ts';
 import type { SandboxSpec } from './sandbox.ts';
 import { checkSchema, isMap, memberPath, structural } from './schema-check.ts';
 
+/** Annotations that ask for what is not there: to ignore one would promise it (D19). */
+const NOT_CARRIED_OUT: Readonly<Record<string, string>> = {
+  [ANNOTATION_SECURITY_RULES]: 'write a SecurityProfile that selects this Sandbox',
+  [ANNOTATION_INIT_RUNTIME]: 'no runtime is initialised; remove it',
+  [ANNOTATION_CSI_VOLUMES]: 'no CSI volume is mounted; remove it',
+  [ANNOTATION_AGENT_NAME]: 'no security token is issued; remove it',
+};
+
 /** The rules of Sandbox that its schema does not hold: its pod template first of all. `spec` fits the schema. */
 export function checkSandbox(spec: SandboxSpec, metadata: ObjectMeta): Findings {
   const invalid: FieldError[] = [];
-  if (metadata.annotations?.[ANNOTATION_SECURITY_RULES] !== undefined) {
-    const path = memberPath('metadata.annotations', ANNOTATION_SECURITY_RULES);
-    invalid.push({ path, reason: 'is not carried out yet: write a SecurityProfile that selects this Sandbox' });
+  for (const [key, advice] of Object.entries(NOT_CARRIED_OUT)) {
+    if (metadata.annotations?.[key] !== undefined) {
+      const path = memberPath('metadata.annotations', key);
+      invalid.push({ path, reason: `is not carried out yet: ${advice}` });
+    }
   }
   const timeout = spec.autoPausePolicy?.resume?.onIngressTraffic?.pauseTimeout;
   if (timeout !== undefined && parseDuration(timeout) === null) {

@@ -102,6 +102,15 @@ const invalid: readonly [object, string, RegExp][] = [
     'metadata.annotations["agents.kruise.io/security-rules"]',
     /write a SecurityProfile/,
   ],
+  ...[
+    'agents.kruise.io/init-runtime-request',
+    'e2b.agents.kruise.io/csi-volume-config',
+    'security.agents.kruise.io/agent-name',
+  ].map((key): (typeof invalid)[number] => [
+    sandbox({}, { annotations: { [key]: 'x' } }),
+    `metadata.annotations["${key}"]`,
+    /is not carried out yet/,
+  ]),
 ];
 
 for (const [object, path, reason] of invalid) {
