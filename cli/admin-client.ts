@@ -1,12 +1,12 @@
 import { Agent, request } from 'undici';
 import { CodedError, type FieldError } from '../base/errors.ts';
 import { layoutOf } from '../local/layout.ts';
+import { readAdminRecord } from './admin-record.ts';
 
 /** Calls the admin API of the plane that runs in a directory. Throws its errors, and `unavailable` without a plane. */
 export async function adminCall<T>(dir: string, method: 'GET' | 'POST', path: string, body?: unknown): Promise<T> {
-  const dispatcher = new Agent({ connect: { socketPath: layoutOf(dir).socket('admin') } });
+  const { dispatcher, answer } = await send(dir, {}, method, path, body);
   try {
-    const answer = await send(dispatcher, dir, method, path, body);
     const value = (await answer.body.json()) as T & { error?: AdminError };
     if (answer.statusCode >= 400) {
       throw asError(value.error);
@@ -19,9 +19,8 @@ export async function adminCall<T>(dir: string, method: 'GET' | 'POST', path: st
 
 /** The lines of a streaming answer, each parsed, until the server or the caller ends it. */
 export async function* adminLines<T>(dir: string, path: string): AsyncIterable<T> {
-  const dispatcher = new Agent({ connect: { socketPath: layoutOf(dir).socket('admin') }, bodyTimeout: 0 });
+  const { dispatcher, answer } = await send(dir, { bodyTimeout: 0 }, 'GET', path);
   try {
-    const answer = await send(dispatcher, dir, 'GET', path);
     if (answer.statusCode >= 400) {
       throw asError(((await answer.body.json()) as { error?: AdminError }).error);
     }
@@ -42,16 +41,37 @@ interface AdminError {
   readonly fields?: readonly FieldError[];
 }
 
-function send(dispatcher: Agent, dir: string, method: 'GET' | 'POST', path: string, body?: unknown) {
-  return request(`http://admin${path}`, {
-    dispatcher,
-    method,
-    headers: { 'content-type': 'application/json' },
-    body: body === undefined ? null : JSON.stringify(body),
-  }).catch((error: Error) => {
-    throw new CodedError('unavailable', `no plane is running in ${dir}: start it with sandgate up --dir ${dir}`, {
-      cause: error,
+/** Sends a request to where the plane's record says that its admin API is. The caller closes the dispatcher. */
+async function send(dir: string, options: Agent.Options, method: 'GET' | 'POST', path: string, body?: unknown) {
+  const record = await readAdminRecord(layoutOf(dir));
+  if (record === null) {
+    throw noPlane(dir);
+  }
+  const { address, token } = record;
+  const isUnix = address.startsWith('unix:');
+  const dispatcher = new Agent(
+    isUnix ? { ...options, connect: { socketPath: address.slice('unix:'.length) } } : options,
+  );
+  try {
+    const answer = await request(`http://${isUnix ? 'admin' : address}${path}`, {
+      dispatcher,
+      method,
+      headers: {
+        'content-type': 'application/json',
+        ...(token === null ? {} : { authorization: `Bearer ${token.reveal()}` }),
+      },
+      body: body === undefined ? null : JSON.stringify(body),
     });
+    return { dispatcher, answer };
+  } catch (error) {
+    await dispatcher.destroy();
+    throw noPlane(dir, error);
+  }
+}
+
+function noPlane(dir: string, cause?: unknown): CodedError {
+  return new CodedError('unavailable', `no plane is running in ${dir}: start it with sandgate up --dir ${dir}`, {
+    cause,
   });
 }
 

@@ -15,6 +15,7 @@ import { readSettings, type Settings } from '../local/settings.ts';
 import { publicRoots } from '../local/trust-bundle.ts';
 import { type DirectoryStore, openDirectoryStore } from '../store/directory.ts';
 import { serveStore } from '../store/socket-server.ts';
+import { writeAdminRecord } from './admin-record.ts';
 import { parseAdminAddress, startAdminServer } from './admin-server.ts';
 import { startComponents } from './components.ts';
 import { writePlaneRecord } from './plane-record.ts';
@@ -126,6 +127,7 @@ async function start(options: UpOptions, starting: Starting): Promise<void> {
     components: () => components.map(({ name, state, pid, restarts }) => ({ name, state, pid, restarts })),
   });
   undo.push(['admin API', () => admin.close()]);
+  undo.push(['record of the admin API', await writeAdminRecord(layout, admin)]);
   const stopWatching = watchSettings(layout, settings, logger);
   undo.push(['settings', async () => stopWatching()]);
   undo.push(['record of the plane', await recordRunningPlane(layout)]);
@@ -139,9 +141,6 @@ async function start(options: UpOptions, starting: Starting): Promise<void> {
     return;
   }
   const ingress = joinHostPort(options.ingress.host, relay.port);
-  if (admin.token !== null) {
-    await replacePrivate(join(layout.run, 'admin.token'), admin.token.reveal());
-  }
   if (options.json) {
     const line = { ready: true, ingress, api: null, admin: admin.address, domain };
     process.stdout.write(`${JSON.stringify(line)}\n`);

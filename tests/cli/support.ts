@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { kindNamed } from '../../api/kinds.ts';
+import { writeAdminRecord } from '../../cli/admin-record.ts';
 import { createLayout, type Layout, layoutOf } from '../../local/layout.ts';
 import { serveStore } from '../../store/socket-server.ts';
 import { MemoryStore } from '../../store/table-store.ts';
@@ -97,6 +98,7 @@ export class FakePlane {
       });
     });
     await new Promise<void>((resolve) => admin.listen(layout.socket('admin'), resolve));
+    await writeAdminRecord(layout, { address: `unix:${layout.socket('admin')}`, token: null });
     return new FakePlane(layout.dir, store, calls, async () => {
       admin.closeAllConnections();
       await new Promise<void>((resolve) => admin.close(() => resolve()));
