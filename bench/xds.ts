@@ -37,7 +37,7 @@ const SETTINGS: CompilerSettings = {
   tokenAudience: 'egress',
   tokenJwks: '{"keys":[]}',
   egressSocket: '/run/sandgate/egress.sock',
-  gatewayCertificate: { caFile: '/run/sandgate/ca.crt' },
+  gatewayCaFile: '/run/sandgate/ca.crt',
   resolver: { address: '127.0.0.1', port: 53 },
   originCaFile: '/run/sandgate/roots.pem',
 };

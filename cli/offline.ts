@@ -88,7 +88,7 @@ function compilerSettings(dir: string): CompilerSettings {
     tokenAudience: TOKEN_AUDIENCE,
     tokenJwks: '{"keys":[]}',
     egressSocket: socket('egress'),
-    gatewayCertificate: { certFile: `${pki}/egress.crt`, keyFile: `${pki}/egress.key`, caFile: `${pki}/ca.crt` },
+    gatewayCaFile: `${pki}/ca.crt`,
     resolver: null,
     originCaFile: `${run}/origin-roots.pem`,
   };

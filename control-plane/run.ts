@@ -263,7 +263,7 @@ export class ControlPlane {
       tokenAudience: TOKEN_AUDIENCE,
       tokenJwks: JSON.stringify((await pki.tokens()).publicJwks()),
       egressSocket,
-      gatewayCertificate: { caFile: pki.caFile },
+      gatewayCaFile: pki.caFile,
       resolver,
       originCaFile,
     };

@@ -5,10 +5,8 @@ import {
   FINALIZER_WITHDRAWAL,
   LABEL_CREATED_BY,
   LABEL_POD_TEMPLATE_HASH,
-  LABEL_SANDBOX_NAME,
-  LABEL_SANDBOX_UID,
+  ownerLabels,
 } from '../api/labels.ts';
-import { isLabelValue } from '../api/names.ts';
 import type { KubeObject, OwnerReference } from '../api/object.ts';
 import type { PodStatus, PodTemplate } from '../api/pod.ts';
 import { isMap } from '../api/schema-check.ts';
@@ -33,9 +31,7 @@ export function podOf(view: SandboxView, template: PodTemplate, revision: string
       namespace,
       labels: {
         ...template.metadata?.labels,
-        [LABEL_CREATED_BY]: 'sandbox',
-        ...(isLabelValue(name) ? { [LABEL_SANDBOX_NAME]: name } : {}),
-        [LABEL_SANDBOX_UID]: view.uid,
+        ...ownerLabels(name, view.uid),
         [LABEL_POD_TEMPLATE_HASH]: revision,
       },
       annotations: { ...template.metadata?.annotations, [LABEL_CREATED_BY]: 'sandbox' },

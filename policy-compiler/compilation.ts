@@ -16,11 +16,8 @@ export interface CompilerSettings {
   readonly tokenJwks: string;
   /** Path of the UNIX socket on which the gateway accepts tunnels. */
   readonly egressSocket: string;
-  /**
-   * `caFile` is the PEM file of the CA by which the gateway verifies sidecars. Its own certificate comes as an SDS
-   * secret, so that the files that hold it need not be named.
-   */
-  readonly gatewayCertificate: { readonly caFile: string; readonly certFile?: string; readonly keyFile?: string };
+  /** PEM file of the CA by which the gateway verifies sidecars; its own certificate comes as an SDS secret. */
+  readonly gatewayCaFile: string;
   /** TCP DNS resolver of the machine; null: the tunnel has none, and the gateway resolves by the machine's own settings. */
   readonly resolver: { readonly address: string; readonly port: number } | null;
   /** Roots by which upstreams are verified. */

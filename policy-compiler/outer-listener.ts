@@ -22,8 +22,7 @@ type MapperJson = EnvoyJson['envoy.extensions.filters.network.http_connection_ma
 
 /** Where the sidecars' tunnels end: verified certificate, verified token, both of one sandbox (D5, D33). */
 export function outerListener(settings: CompilerSettings): ResourceJson {
-  const { gatewayCertificate, trustDomain } = settings;
-  const { caFile } = gatewayCertificate;
+  const { gatewayCaFile: caFile, trustDomain } = settings;
   const listener: ListenerJson = {
     name: 'egress',
     address: { pipe: { path: settings.egressSocket, mode: 0o600 } },

@@ -1,4 +1,5 @@
 import type { PolicyFacts, SandboxFacts } from '../api/facts.ts';
+import { ownerLabels } from '../api/labels.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalAddress } from '../base/addresses.ts';
 
@@ -11,9 +12,7 @@ export function subjectLabels(sandbox: KubeObject): Readonly<Record<string, stri
   const own = labels !== null && typeof labels === 'object' ? Object.entries(labels) : [];
   return {
     ...Object.fromEntries(own.filter((entry): entry is [string, string] => typeof entry[1] === 'string')),
-    'agents.kruise.io/created-by': 'sandbox',
-    'agents.kruise.io/sandbox-name': sandbox.metadata.name,
-    'agents.kruise.io/sandbox-uid': sandbox.metadata.uid ?? '',
+    ...ownerLabels(sandbox.metadata.name, sandbox.metadata.uid ?? ''),
   };
 }
 

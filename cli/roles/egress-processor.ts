@@ -17,7 +17,7 @@ const NO_RESOURCES: CompilerSettings = {
   tokenAudience: TOKEN_AUDIENCE,
   tokenJwks: '{"keys":[]}',
   egressSocket: '/nonexistent',
-  gatewayCertificate: { caFile: '/nonexistent' },
+  gatewayCaFile: '/nonexistent',
   resolver: null,
   originCaFile: '/nonexistent',
 };

@@ -11,7 +11,7 @@ export const SETTINGS: CompilerSettings = {
   tokenAudience: 'egress',
   tokenJwks: '{"keys":[]}',
   egressSocket: '/run/egress.sock',
-  gatewayCertificate: { certFile: '/pki/egress.crt', keyFile: '/pki/egress.key', caFile: '/pki/ca.crt' },
+  gatewayCaFile: '/pki/ca.crt',
   resolver: null,
   originCaFile: '/pki/roots.pem',
 };

@@ -38,6 +38,13 @@ facts('its template cannot forge the labels that the controller adds', () => {
   assert.is(build({ sandboxes: [forged] }).sandboxes[0]!.labels['agents.kruise.io/sandbox-uid'], 'uid-one');
 });
 
+facts('a name that is too long for a label is none, as on its Pod', () => {
+  const one = sandbox('one');
+  const long = { ...one, metadata: { ...one.metadata, name: 'n'.repeat(64) } };
+  const [found] = build({ sandboxes: [long] }).sandboxes;
+  assert.equal(Object.keys(found!.labels), ['agents.kruise.io/created-by', 'agents.kruise.io/sandbox-uid']);
+});
+
 facts('its addresses are those of its own Pod, canonical, each once', () => {
   const own = pod('one', ['10.0.0.1', '2001:DB8::1', '10.0.0.1']);
   assert.equal(build({ sandboxes: [sandbox('one')], pods: [own] }).sandboxes[0]!.addresses, [

@@ -71,7 +71,7 @@ export class Stage {
       tokenAudience: 'egress',
       tokenJwks: publicJwks,
       egressSocket: join(plane.directory, 'egress.sock'),
-      gatewayCertificate: { caFile: plane.pki.caFile },
+      gatewayCaFile: plane.pki.caFile,
       resolver: { address: '127.0.0.1', port: resolverPort },
       originCaFile: roots,
     };

@@ -59,7 +59,7 @@ export const SETTINGS: CompilerSettings = {
   tokenAudience: 'egress',
   tokenJwks: '{"keys":[]}',
   egressSocket: '/run/egress.sock',
-  gatewayCertificate: { certFile: '/pki/egress.crt', keyFile: '/pki/egress.key', caFile: '/pki/ca.crt' },
+  gatewayCaFile: '/pki/ca.crt',
   resolver: { address: '127.0.0.1', port: 53 },
   originCaFile: '/pki/roots.pem',
 };
