@@ -15,7 +15,7 @@ const SANDBOXES = 2000;
 const SUBJECT = 1234;
 const SANDBOX_PORT = 3000;
 const DOMAIN = 'bench.test';
-/** Not the default of the scheme: the gateway then has to cut the port from the Host header, as in local mode. */
+/** Not the default of the scheme, so that clients write it into Host, as in local mode. */
 const PUBLIC_PORT = 8000;
 const BARE_PORT = 8080;
 const CONNECTIONS = 64;
@@ -42,7 +42,7 @@ async function prepare(stage: Stage, { say }: SuiteContext): Promise<readonly Va
   });
   stage.defer(() => plane.close());
   const compiled = await plane.compiled();
-  const scopes = compiled.ingress.filter(({ name }) => name.endsWith(`.${DOMAIN}`)).length;
+  const scopes = compiled.ingress.filter(({ name }) => name.endsWith(`.${DOMAIN}:${PUBLIC_PORT}`)).length;
   expect('native scopes', scopes, SANDBOXES);
   const upstream = await startUpstream({ address: '0.0.0.0', port: SANDBOX_PORT });
   stage.defer(() => upstream.stop());

@@ -13,13 +13,14 @@ const UNLIMITED: NonNullable<ClusterJson['circuitBreakers']> = {
 
 /**
  * Per protocol: `od_…` dials the Pod that the route names; `missloop_…` leads to the listener `miss`; `hot_…` tries the
- * first and then the second, so that a stale route ends at the processor; `od_meta_…` dials what the processor said.
+ * first and then the second, so that a stale route ends at the processor; `od_meta_…` and `od_woken_…` dial what the
+ * processor said, of a running sandbox and of one that it has woken.
  */
 export function ingressClusters(): readonly ResourceJson[] {
   return (['h1', 'h2'] as const).flatMap((protocol) => {
     const names = [`od_${protocol}`, `missloop_${protocol}`] as const;
     return [
-      cluster(names[0], originalDestination(protocol, '0.5s', {})),
+      cluster(names[0], originalDestination(protocol, {})),
       cluster(names[1], missLoop(protocol)),
       resourceJson(
         CLUSTER,
@@ -28,10 +29,11 @@ export function ingressClusters(): readonly ResourceJson[] {
         [],
         names.map((name) => ({ type: CLUSTER, name })),
       ),
-      cluster(`od_meta_${protocol}`, {
-        // A connection from before a sandbox slept may be closed by it the moment it wakes: each request gets its own.
-        ...originalDestination(protocol, '0.5s', { maxRequestsPerConnection: 1 }),
-        originalDstLbConfig: { metadataKey: { key: 'envoy.lb.original_dst', path: [{ key: 'host' }] } },
+      cluster(`od_meta_${protocol}`, { ...originalDestination(protocol, {}), ...AS_ANSWERED }),
+      // A connection from before a sandbox slept may be closed by it the moment it wakes: these requests get their own.
+      cluster(`od_woken_${protocol}`, {
+        ...originalDestination(protocol, { maxRequestsPerConnection: 1 }),
+        ...AS_ANSWERED,
       }),
     ];
   });
@@ -41,12 +43,13 @@ function cluster(name: string, json: Omit<ClusterJson, 'name'>): ResourceJson {
   return resourceJson(CLUSTER, name, { name, circuitBreakers: UNLIMITED, ...json } as ClusterJson, []);
 }
 
-function originalDestination(
-  protocol: Protocol,
-  connectTimeout: string,
-  common: CommonOptions,
-): Omit<ClusterJson, 'name'> {
-  return { type: 'ORIGINAL_DST', lbPolicy: 'CLUSTER_PROVIDED', connectTimeout, ...spoken(protocol, common) };
+/** Dials what the processor's answer names. */
+const AS_ANSWERED: Partial<ClusterJson> = {
+  originalDstLbConfig: { metadataKey: { key: 'envoy.lb.original_dst', path: [{ key: 'host' }] } },
+};
+
+function originalDestination(protocol: Protocol, common: CommonOptions): Omit<ClusterJson, 'name'> {
+  return { type: 'ORIGINAL_DST', lbPolicy: 'CLUSTER_PROVIDED', connectTimeout: '0.5s', ...spoken(protocol, common) };
 }
 
 type CommonOptions = EnvoyJson['envoy.config.core.v3.HttpProtocolOptions'];

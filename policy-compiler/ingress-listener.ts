@@ -1,6 +1,6 @@
 import { type AnyJson, any, type EnvoyJson } from '../proto/resource.ts';
 import type { IngressSettings } from './ingress.ts';
-import { FALL_THROUGH } from './ingress-fallback.ts';
+import { FALL_THROUGH_OR_WOKEN } from './ingress-fallback.ts';
 import { ADS } from './output.ts';
 
 type ListenerJson = EnvoyJson['envoy.config.listener.v3.Listener'];
@@ -51,9 +51,10 @@ export function ingressListener(settings: IngressSettings): ListenerJson {
                 ...['x-sandgate-', 'x-sbx-', 'x-envoy-'].map((prefix) => ({
                   removeOnMatch: { keyMatcher: { prefix, ignoreCase: true } },
                 })),
+                // The key of the scope is what follows the first `-`, a port that clients write included (D5).
                 {
                   append: {
-                    header: { key: 'x-sbx-scope', value: scopeKey(settings) },
+                    header: { key: 'x-sbx-scope', value: '%REQ(:authority)%' },
                     appendAction: 'OVERWRITE_IF_EXISTS_OR_ADD' as const,
                   },
                 },
@@ -75,14 +76,6 @@ export function ingressListener(settings: IngressSettings): ListenerJson {
 }
 
 /**
- * The port is cut off where clients send one; Host itself stays as it was sent (findings on the port in Host, D5). The
- * scope key is what follows the first `-`.
- */
-function scopeKey({ publicPort }: IngressSettings): string {
-  return publicPort === 80 ? '%REQ(:authority)%' : '%CEL(re.extract(request.host,"^([^:]*)",r"\\1"))%';
-}
-
-/**
  * Where a hot route leads when its Pod cannot be reached: the processor decides anew, and about the token too. The id
  * may have passed to another sandbox since the route was made (D12).
  */
@@ -100,7 +93,8 @@ export function missListener(): ListenerJson {
             skipXffAppend: true,
             routeConfig: {
               name: 'miss',
-              virtualHosts: [{ name: 'miss', domains: ['*'], routes: [...FALL_THROUGH] }],
+              requestHeadersToRemove: ['x-sbx-scope'],
+              virtualHosts: [{ name: 'miss', domains: ['*'], routes: [...FALL_THROUGH_OR_WOKEN] }],
             },
           }),
         ],

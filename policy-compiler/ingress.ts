@@ -3,7 +3,7 @@ import { joinHostPort } from '../base/addresses.ts';
 import type { Redacted } from '../base/redacted.ts';
 import { any, type EnvoyJson } from '../proto/resource.ts';
 import { ingressClusters } from './ingress-clusters.ts';
-import { FALL_THROUGH } from './ingress-fallback.ts';
+import { FALL_THROUGH, WOKEN } from './ingress-fallback.ts';
 import { ingressListener, METADATA_NAMESPACE, missListener, PROCESSOR, TARGET_FILTER } from './ingress-listener.ts';
 import { CLUSTER, LISTENER, type ResourceJson, resourceJson, SCOPE } from './output.ts';
 
@@ -22,16 +22,19 @@ export interface IngressSettings {
   readonly domain: string;
   /** The UNIX socket that the gateway listens on. */
   readonly ingressSocket: string;
-  /** Port that clients see; the one of their scheme needs no cutting of the Host header (D5). */
+  /** Port that clients see, and write into Host unless it is the one of their scheme (D5). */
   readonly publicPort: number;
 }
+
+/** Clients leave it out of Host. */
+const HTTP_PORT = 80;
 
 type RouteJson = EnvoyJson['envoy.config.route.v3.Route'];
 type RouteMatchJson = EnvoyJson['envoy.config.route.v3.RouteMatch'];
 
 /**
- * Everything that the ingress gateway is given. One inline scope per running sandbox, found by `<id>.<domain>`: its
- * route matches the access token and dials the Pod, without a hop. Every other request has no scope and goes to the
+ * Everything that the ingress gateway is given. One inline scope per running sandbox, found by what a client of the
+ * public port writes behind the first `-` of its Host, `<id>.<domain>` or `<id>.<domain>:<port>`: its route matches the access token and dials the Pod, without a hop. Every other request has no scope and goes to the
  * external processor, which is the authority; so the gateway is right with none of these scopes (architecture §3).
  */
 export function compileIngress(routes: readonly IngressRoute[], settings: IngressSettings): readonly ResourceJson[] {
@@ -52,34 +55,37 @@ function fixedResources(settings: IngressSettings): readonly ResourceJson[] {
     ...clusters,
     resourceJson(LISTENER, 'ingress', ingressListener(settings), [], needed),
     resourceJson(LISTENER, 'miss', missListener(), [], needed),
-    missScope(needed),
+    ...decidedScopes(needed),
   ];
   fixed.clear();
   fixed.set(key, made);
   return made;
 }
 
-/** Key that the processor chooses for what it has decided; no sandbox can have it, since it has no domain. */
-const MISS = 'miss';
+/** Keys that the processor chooses for what it has decided; no sandbox can have them, since they have no domain. */
+const DECIDED = { miss: FALL_THROUGH, woken: WOKEN } as const;
 
-function missScope(requires: readonly { readonly type: typeof CLUSTER; readonly name: string }[]): ResourceJson {
-  return resourceJson(
-    SCOPE,
-    MISS,
-    { name: MISS, key: { fragments: [{ stringKey: MISS }] }, routeConfiguration: inline(MISS, FALL_THROUGH) },
-    [],
-    requires,
+function decidedScopes(requires: ResourceJson['requires']): readonly ResourceJson[] {
+  return Object.entries(DECIDED).map(([name, routes]) =>
+    resourceJson(
+      SCOPE,
+      name,
+      { name, key: { fragments: [{ stringKey: name }] }, routeConfiguration: inline(name, routes) },
+      [],
+      requires,
+    ),
   );
 }
 
-const scopes = new WeakMap<IngressRoute, { readonly domain: string; readonly resource: ResourceJson }>();
+const scopes = new WeakMap<IngressRoute, { readonly ending: string; readonly resource: ResourceJson }>();
 
-function scopeOf(route: IngressRoute, { domain }: IngressSettings): ResourceJson {
+function scopeOf(route: IngressRoute, { domain, publicPort }: IngressSettings): ResourceJson {
+  const ending = `${domain}${publicPort === HTTP_PORT ? '' : `:${publicPort}`}`;
   const known = scopes.get(route);
-  if (known?.domain === domain) {
+  if (known?.ending === ending) {
     return known.resource;
   }
-  const name = `${route.id}.${domain}`;
+  const name = `${route.id}.${ending}`;
   const resource: ResourceJson = {
     ...resourceJson(
       SCOPE,
@@ -95,7 +101,7 @@ function scopeOf(route: IngressRoute, { domain }: IngressSettings): ResourceJson
     // It holds the access token (D7).
     sensitive: true,
   };
-  scopes.set(route, { domain, resource });
+  scopes.set(route, { ending, resource });
   return resource;
 }
 
@@ -144,7 +150,8 @@ function hotRoute(route: IngressRoute, isGrpc: boolean): RouteJson {
       },
     },
     typedPerFilterConfig: {
-      [PROCESSOR]: any('envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute', { disabled: true }),
+      // Not made at all for this request, which costs less than one that is made and does nothing.
+      [PROCESSOR]: any('envoy.config.route.v3.FilterConfig', { disabled: true }),
       [TARGET_FILTER]: any('envoy.extensions.filters.http.set_filter_state.v3.Config', {
         onRequestHeaders: [
           {

@@ -20,7 +20,8 @@ import {
   WAKE_FAILED,
 } from './answers.ts';
 import { type Mapping, mapRequest } from './mapping.ts';
-import { awaitPort, type Waker } from './wake.ts';
+import { PortProbe } from './port-probe.ts';
+import type { Waker } from './wake.ts';
 
 export interface IngressHandlerOptions {
   readonly routes: Pick<RouteTable, 'lookup' | 'isTombstone'>;
@@ -46,6 +47,7 @@ type SandboxMapping = Extract<Mapping, { readonly kind: 'sandbox' }>;
  */
 export function ingressHandler(options: IngressHandlerOptions): Handler {
   const held = new HeldRequests(options.maxHeldPerSandbox ?? 5000, options.maxHeld ?? 50_000);
+  const probe = new PortProbe();
   return async (head, context) => {
     const mapping = mapRequest(head);
     if (mapping.kind === 'none') {
@@ -64,11 +66,13 @@ export function ingressHandler(options: IngressHandlerOptions): Handler {
       return refuse(BAD_PORT, head);
     }
     if (route.state === 'running') {
-      return forward(route, mapping);
+      return forward(route, mapping, 'x-miss');
     }
     // Between its resume and its readiness a sandbox looks dead; whoever comes then joins the wake that is under way.
     const isWakeable = route.wakeOnTraffic && !route.ended && (route.resting || options.waker.isWaking(route.uid));
-    return isWakeable ? hold(options, held, head, context, mapping, route) : refuse(notRunning(mapping.id), head);
+    return isWakeable
+      ? hold({ waker: options.waker, held, probe }, head, context, mapping, route)
+      : refuse(notRunning(mapping.id), head);
   };
 }
 
@@ -96,9 +100,14 @@ function equal(given: string, token: string): boolean {
   return timingSafeEqual(digest(given, 'latin1'), digest(token, 'utf8'));
 }
 
+interface Holding {
+  readonly waker: IngressHandlerOptions['waker'];
+  readonly held: HeldRequests;
+  readonly probe: PortProbe;
+}
+
 async function hold(
-  { waker }: IngressHandlerOptions,
-  held: HeldRequests,
+  { waker, held, probe }: Holding,
   head: RequestHead,
   context: HandlerContext,
   mapping: SandboxMapping,
@@ -116,8 +125,8 @@ async function hold(
     if (woken.id !== mapping.id) {
       return refuse(notRunning(mapping.id), head);
     }
-    await awaitPort(woken.address, mapping.port, context.signal);
-    return forward(woken, mapping);
+    await probe.awaitPort(woken.address, mapping.port, context.signal);
+    return forward(woken, mapping, 'x-woken');
   } finally {
     held.leave(route.uid);
   }
@@ -132,11 +141,11 @@ function aborted(signal: AbortSignal): Promise<null> {
   });
 }
 
-/** The destination goes to Envoy as metadata, never as a header; the scope `miss` holds the route that dials it. */
-function forward(route: RouteRecord, { port, path }: SandboxMapping): Answer {
+/** The destination goes to Envoy as metadata, never as a header; the scope holds the route that dials it. */
+function forward(route: RouteRecord, { port, path }: SandboxMapping, scope: 'x-miss' | 'x-woken'): Answer {
   return {
     kind: 'continue',
-    set: { 'x-sbx-scope': 'x-miss', ...(path === null ? {} : { ':path': path }) },
+    set: { 'x-sbx-scope': scope, ...(path === null ? {} : { ':path': path }) },
     clearRouteCache: true,
     metadata: {
       'envoy.lb.original_dst': { host: joinHostPort(route.address, port) },

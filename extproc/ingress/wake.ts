@@ -1,4 +1,3 @@
-import { connect } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import { errorText, isCoded } from '../../base/errors.ts';
 import type { Logger } from '../../base/logger.ts';
@@ -27,8 +26,6 @@ const BUDGET_MS = 60_000;
 /** Never sleeps: a century is as far as the specification goes (ingress-gateway §3.4). */
 const NEVER_MS = 100 * 365 * 86_400_000;
 const FLOOR_MS = 300_000;
-const PROBE_MS = 2000;
-const PROBE_PAUSE_MS = 10;
 
 const wakes = counter('sandgate_wakes_total', 'Wakes of sandboxes by traffic', ['result']);
 const wakeSeconds = histogram(
@@ -152,28 +149,4 @@ export class Waker {
 
 function rfc3339(milliseconds: number): string {
   return new Date(milliseconds).toISOString().replace(/\.\d+Z$/, 'Z');
-}
-
-/**
- * Waits until something listens on the port, so that the request that woke a sandbox is answered and not refused; for at
- * most two seconds, since nothing may ever listen there.
- */
-export async function awaitPort(address: string, port: number, signal: AbortSignal): Promise<void> {
-  const end = Date.now() + PROBE_MS;
-  while (Date.now() < end && !signal.aborted && !(await accepts(address, port))) {
-    await new Promise((resolve) => setTimeout(resolve, PROBE_PAUSE_MS));
-  }
-}
-
-function accepts(host: string, port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ host, port, timeout: 500 });
-    const done = (accepted: boolean) => {
-      socket.destroy();
-      resolve(accepted);
-    };
-    socket.once('connect', () => done(true));
-    socket.once('error', () => done(false));
-    socket.once('timeout', () => done(false));
-  });
 }

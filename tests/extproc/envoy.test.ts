@@ -64,8 +64,9 @@ test('a running sandbox is reached without the processor, and sees the request a
     [],
   );
   assert.is(echoOf(await to('def')).address, AT.def);
-  assert.is(echoOf(await to('abc', { host: `${HTTP_PORT}-abc.localhost` })).address, AT.abc, 'Host without a port');
   assert.is(stage.seen.length, 0);
+  assert.is(echoOf(await to('abc', { host: `${HTTP_PORT}-abc.localhost` })).address, AT.abc, 'Host without a port');
+  assert.is(stage.seen.length, 1, 'by the processor');
 });
 
 test('WebSocket and gRPC go the same way', async () => {
@@ -179,6 +180,16 @@ test('500 requests are held, longer than Envoy waits by itself, and are one resu
     echoes.map((_, index) => `${AT.nap} /${index} body ${index}`),
   );
   assert.is((await stage.spec('nap')).generation, generation + 1);
+  assert.is(sandboxes.sockets.get(AT.nap)?.size, 500, 'none was sent on a connection that may be from before');
+});
+
+test('what the processor forwards shares connections, as long as nothing slept', async () => {
+  sandboxes.sockets.clear();
+  for (let request = 0; request < 20; request += 1) {
+    echoOf(await to('abc', { host: `0${HTTP_PORT}-abc.localhost` }));
+  }
+  assert.is(stage.seen.length, 20);
+  assert.is(sandboxes.sockets.get(AT.abc)?.size, 1);
 });
 
 test('of 2,000 held requests 1,800 callers leave at once: the other 200 are answered', async () => {

@@ -149,7 +149,9 @@ test('ports outside the range and requests for nobody are refused', async () => 
 });
 
 test('a sleeping sandbox is woken; a wake that fails says when to come again', async () => {
-  assert.is(await refused({ route: asleep, woken: route() }), 'forwarded');
+  const woken = await ask({ route: asleep, woken: route() });
+  // A scope of its own: its requests do not use connections from before the sleep.
+  assert.is(woken.kind === 'continue' && woken.set?.['x-sbx-scope'], 'x-woken');
   const failed = await ask({ route: asleep, woken: null });
   assert.is(failed.kind === 'respond' && failed.status, 503);
   assert.is(failed.kind === 'respond' && failed.body, 'sandbox wake failed');

@@ -1,6 +1,7 @@
 /** Stand-ins for sandboxes: plain servers on addresses of their own, HTTP/1 on one port and HTTP/2 on another. */
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Session } from 'node:http2';
+import type { Socket } from 'node:net';
 
 export const HTTP_PORT = 34_517;
 export const GRPC_PORT = 34_518;
@@ -19,10 +20,13 @@ export class Sandboxes {
   readonly #sessions = new Set<ServerHttp2Session>();
   /** Requests that arrived, by address. */
   readonly arrivals = new Map<string, number>();
+  /** Connections that brought HTTP/1 requests, by address. */
+  readonly sockets = new Map<string, Set<Socket>>();
 
   async start(address: string): Promise<void> {
     const http = createServer((request, response) => {
       this.#arrived(address);
+      this.sockets.set(address, (this.sockets.get(address) ?? new Set()).add(request.socket));
       const chunks: Buffer[] = [];
       request.on('data', (chunk: Buffer) => chunks.push(chunk));
       request.on('end', () => {
