@@ -121,6 +121,7 @@ function jsonMap(files: readonly FileDescriptorProto[], written: ReadonlyMap<str
   return [...imports, '', 'export interface EnvoyJson {', ...members, '}', ''].join('\n');
 }
 
-if (import.meta.main) {
+// Not import.meta.main: run.mjs imports its entry when it runs on Node 24 already.
+if (process.argv[1] === import.meta.filename) {
   await generate();
 }
