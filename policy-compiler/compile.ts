@@ -2,6 +2,7 @@ import type { PolicyFacts, SandboxFacts } from '../api/facts.ts';
 import { type ObjectRef, refText } from '../api/object.ts';
 import { compareText, contentHash } from '../base/canonical.ts';
 import { CodedError } from '../base/errors.ts';
+import { logRate } from './access-log.ts';
 import { dialClusterResource, fixedClusters } from './clusters.ts';
 import type { Compilation, CompilerSettings, CredentialSource, SubjectPlan } from './compilation.ts';
 import { type Dial, dialCluster } from './dial.ts';
@@ -229,7 +230,7 @@ function gatewayResources(plans: readonly Plan[], settings: CompilerSettings, me
   const clusters = [...dials].flatMap(([name, dial]) =>
     memory.resources.get(`cluster ${name}`, () => [dialClusterResource(dial, settings)]),
   );
-  const fixed = memory.resources.get('fixed', () => [outerListener(settings), ...fixedClusters(settings)]);
+  const fixed = memory.resources.get('fixed', () => [outerListener(settings), logRate(), ...fixedClusters(settings)]);
   return [...fixed, ...parts.flatMap(({ resources }) => resources), ...clusters];
 }
 

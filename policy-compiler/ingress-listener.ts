@@ -1,4 +1,5 @@
 import { type AnyJson, any, type EnvoyJson } from '../proto/resource.ts';
+import { refusedOrSome } from './access-log.ts';
 import type { IngressSettings } from './ingress.ts';
 import { FALL_THROUGH_OR_WOKEN } from './ingress-fallback.ts';
 import { ADS } from './output.ts';
@@ -213,6 +214,7 @@ function router(): HttpFilterJson {
 function accessLog(): EnvoyJson['envoy.config.accesslog.v3.AccessLog'] {
   return {
     name: 'requests',
+    filter: refusedOrSome({ answersBelow400: false }),
     typedConfig: any('envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig', {
       commonConfig: {
         logName: LOG_INGRESS,

@@ -2,6 +2,7 @@ import type { ObjectRef } from '../api/object.ts';
 import { joinHostPort } from '../base/addresses.ts';
 import type { Redacted } from '../base/redacted.ts';
 import { any, type EnvoyJson } from '../proto/resource.ts';
+import { logRate } from './access-log.ts';
 import { ingressClusters } from './ingress-clusters.ts';
 import { FALL_THROUGH, WOKEN } from './ingress-fallback.ts';
 import { ingressListener, METADATA_NAMESPACE, missListener, PROCESSOR, TARGET_FILTER } from './ingress-listener.ts';
@@ -53,6 +54,7 @@ function fixedResources(settings: IngressSettings): readonly ResourceJson[] {
   const needed = clusters.map(({ name }) => ({ type: CLUSTER, name }) as const);
   const made = [
     ...clusters,
+    logRate(),
     resourceJson(LISTENER, 'ingress', ingressListener(settings), [], needed),
     resourceJson(LISTENER, 'miss', missListener(), [], needed),
     ...decidedScopes(needed),

@@ -38,6 +38,7 @@ export const LISTENER = 'envoy.config.listener.v3.Listener';
 export const CLUSTER = 'envoy.config.cluster.v3.Cluster';
 export const ROUTES = 'envoy.config.route.v3.RouteConfiguration';
 export const SCOPE = 'envoy.config.route.v3.ScopedRouteConfiguration';
+export const TOKEN_BUCKET = 'envoy.type.v3.TokenBucket';
 
 /** Makes a resource; `origins` and `requires` are sorted and made unique. */
 export function resourceJson<N extends keyof EnvoyJson>(

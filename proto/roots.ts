@@ -15,6 +15,7 @@ export const TYPE_ROOTS: readonly string[] = [
   'envoy/data/accesslog/v3/accesslog.proto',
   'envoy/extensions/access_loggers/file/v3/file.proto',
   'envoy/extensions/access_loggers/filters/cel/v3/cel.proto',
+  'envoy/extensions/access_loggers/filters/process_ratelimit/v3/process_ratelimit.proto',
   'envoy/extensions/access_loggers/grpc/v3/als.proto',
   'envoy/extensions/access_loggers/stream/v3/stream.proto',
   'envoy/extensions/bootstrap/internal_listener/v3/internal_listener.proto',

@@ -6,6 +6,7 @@ export const ENDPOINTS = `${PREFIX}envoy.config.endpoint.v3.ClusterLoadAssignmen
 export const LISTENER = `${PREFIX}envoy.config.listener.v3.Listener`;
 export const ROUTES = `${PREFIX}envoy.config.route.v3.RouteConfiguration`;
 export const SCOPE = `${PREFIX}envoy.config.route.v3.ScopedRouteConfiguration`;
+export const TOKEN_BUCKET = `${PREFIX}envoy.type.v3.TokenBucket`;
 export const EXTENSION = `${PREFIX}envoy.config.core.v3.TypedExtensionConfig`;
 
 /** How Envoy 1.40 treats one type of resource, as measured. */
@@ -42,6 +43,7 @@ export const TYPES: readonly TypeRules[] = [
   rules(CLUSTER, 'cluster', 2, { wildcard: true }),
   rules(ENDPOINTS, 'endpoints', 1, { gated: false }),
   rules(EXTENSION, 'extension', 0, {}),
+  rules(TOKEN_BUCKET, 'token bucket', 0, {}),
   rules(LISTENER, 'listener', 3, { wildcard: true }),
   rules(ROUTES, 'routes', 4, { batch: false, removable: false }),
   rules(SCOPE, 'scope', 5, { wildcard: true, lingers: false }),

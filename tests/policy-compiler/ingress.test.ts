@@ -42,6 +42,7 @@ test('without a sandbox there are listeners, clusters and the scope of the proce
       ...['h1', 'h2'].flatMap((protocol) =>
         ['od', 'missloop', 'hot', 'od_meta', 'od_woken'].map((kind) => `Cluster ${kind}_${protocol}`),
       ),
+      'TokenBucket forwarded-requests',
       'Listener ingress',
       'Listener miss',
       'ScopedRouteConfiguration miss',
