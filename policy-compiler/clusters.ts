@@ -1,4 +1,4 @@
-import { PRIVATE_RANGES, parseRange } from '../base/addresses.ts';
+import { type AddressRange, PRIVATE_RANGES, parseRange, rangesOverlap } from '../base/addresses.ts';
 import { contentHash } from '../base/canonical.ts';
 import { any, type EnvoyJson } from '../proto/resource.ts';
 import type { CompilerSettings } from './compilation.ts';
@@ -154,19 +154,39 @@ function addressCheck(notDialled: readonly string[]): HttpFilterJson {
         policies: {
           'private-address': {
             principals: [{ any: true }],
-            permissions: ranges.map(({ address, prefix }) => ({
-              matcher: {
-                name: 'envoy.rbac.matchers.upstream_ip_port',
-                typedConfig: any('envoy.extensions.rbac.matchers.upstream_ip_port.v3.UpstreamIpPortMatcher', {
-                  upstreamIp: { addressPrefix: address, prefixLen: prefix },
-                }),
-              },
-            })),
+            permissions: AREAS.flatMap((area) => {
+              const within = ranges.filter((range) => rangesOverlap(area, range));
+              return within.length === 0 ? [] : [bothOf(isIn(area), anyOf(within.map(isIn)))];
+            }),
           },
         },
       },
     }),
   };
+}
+
+/** Each holds the ranges of one part of the addresses, so that an address is compared with that part's alone. */
+const AREAS = ['0.0.0.0/1', '128.0.0.0/1', '::/0'].map((text) => parseRange(text)!);
+
+type PermissionJson = EnvoyJson['envoy.config.rbac.v3.Permission'];
+
+function isIn({ address, prefix }: AddressRange): PermissionJson {
+  return {
+    matcher: {
+      name: 'envoy.rbac.matchers.upstream_ip_port',
+      typedConfig: any('envoy.extensions.rbac.matchers.upstream_ip_port.v3.UpstreamIpPortMatcher', {
+        upstreamIp: { addressPrefix: address, prefixLen: prefix },
+      }),
+    },
+  };
+}
+
+function anyOf(rules: PermissionJson[]): PermissionJson {
+  return { orRules: { rules } };
+}
+
+function bothOf(...rules: PermissionJson[]): PermissionJson {
+  return { andRules: { rules } };
 }
 
 /** Writes one credential over whatever the sandbox sent (egress-policy §6, findings about credentials). */

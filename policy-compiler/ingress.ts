@@ -6,7 +6,7 @@ import { logRate } from './access-log.ts';
 import { ingressClusters } from './ingress-clusters.ts';
 import { FALL_THROUGH, WOKEN } from './ingress-fallback.ts';
 import { ingressListener, METADATA_NAMESPACE, missListener, PROCESSOR, TARGET_FILTER } from './ingress-listener.ts';
-import { CLUSTER, LISTENER, type ResourceJson, resourceJson, SCOPE } from './output.ts';
+import { CLUSTER, HTTP_PORT, LISTENER, type ResourceJson, resourceJson, SCOPE } from './output.ts';
 
 /** A running sandbox that Envoy can reach without asking anybody. */
 export interface IngressRoute {
@@ -26,9 +26,6 @@ export interface IngressSettings {
   /** Port that clients see, and write into Host unless it is the one of their scheme (D5). */
   readonly publicPort: number;
 }
-
-/** Clients leave it out of Host. */
-const HTTP_PORT = 80;
 
 type RouteJson = EnvoyJson['envoy.config.route.v3.Route'];
 type RouteMatchJson = EnvoyJson['envoy.config.route.v3.RouteMatch'];

@@ -23,7 +23,7 @@ import {
   toRanges,
   when,
 } from './matchers.ts';
-import { ADS, DNS_TUNNEL_ADDRESS, LOG_TUNNEL, STATE_IP, STATE_PORT, STATE_UID } from './output.ts';
+import { ADS, DNS_TUNNEL_ADDRESS, HTTP_PORT, LOG_TUNNEL, STATE_IP, STATE_PORT, STATE_UID } from './output.ts';
 import type { ListedAt } from './policy-set.ts';
 
 type ListenerJson = EnvoyJson['envoy.config.listener.v3.Listener'];
@@ -59,6 +59,7 @@ export function innerListener(
       filterChains: [
         ...(intercepted.length === 0 ? [] : [interceptChain(intercepted.map(({ text }) => text))]),
         { name: 'http', filters: [original(), innerConnection('http')] },
+        { name: 'http-port', filters: [original(), innerConnection('http-port')] },
         ...chains.map(({ chain }) => chain),
         tcpChain('captured', dialCluster(captured)),
         ...(settings.resolver === null ? [] : [tcpChain('dns', 'resolver')]),
@@ -84,7 +85,7 @@ function listenerFilters(): NonNullable<ListenerJson['listenerFilters']> {
 function matcher(set: EgressSet, names: readonly TunnelName[], settings: CompilerSettings): MatcherJson {
   const first: Step[] = [when(toRanges(OWN_RANGES), 'deny')];
   if (set.invalid !== null) {
-    return firstOf([...first, when(IS_HTTP, 'http')], 'deny');
+    return firstOf([...first, ...httpSteps()], 'deny');
   }
   const dns = allOf(toRanges([parseRange(DNS_TUNNEL_ADDRESS)!]), toPorts([{ from: 53, to: 53 }]));
   return {
@@ -93,7 +94,7 @@ function matcher(set: EgressSet, names: readonly TunnelName[], settings: Compile
         ...first,
         ...(settings.resolver === null ? [] : [when(dns, 'dns')]),
         { predicate: IS_TLS, onMatch: { matcher: firstOf(tlsSteps(set, names), 'captured') } },
-        when(IS_HTTP, 'http'),
+        ...httpSteps(),
         ...rawSteps(set, names),
       ],
     },
@@ -115,6 +116,12 @@ function tlsSteps(set: EgressSet, names: readonly TunnelName[]): Step[] {
     ...nameSteps(names),
     when(toRanges([VIRTUAL]), 'deny'),
   ];
+}
+
+/** HTTP on its own port, and on every other one. */
+function httpSteps(): Step[] {
+  const ownPort = toPorts([{ from: HTTP_PORT, to: HTTP_PORT }]);
+  return [when(allOf(IS_HTTP, ownPort), 'http'), when(IS_HTTP, 'http-port')];
 }
 
 function rawSteps(set: EgressSet, names: readonly TunnelName[]): Step[] {

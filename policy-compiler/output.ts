@@ -85,6 +85,9 @@ export const DNS_TUNNEL_ADDRESS = '240.0.0.53';
 /** Ports on which a sandbox's own proxy listens or may listen: never a destination (D3, egress-policy §2.5). */
 export const PROXY_PORTS: readonly number[] = [15001, 15006, 15053, 15054];
 
+/** The port of plain HTTP, which clients leave out of Host. */
+export const HTTP_PORT = 80;
+
 /** Log names of the gRPC access logs. */
 export const LOG_L4 = 'sandgate.l4';
 export const LOG_L7 = 'sandgate.l7';

@@ -7,7 +7,16 @@ import { type Dial, dialCluster, dialOf, planOf } from './dial.ts';
 import { injectionList, PLAIN_AUTHORITY, settle } from './evaluate.ts';
 import { type Group, type HostTable, hostTables } from './host-table.ts';
 import type { L7Rule } from './l7-policy.ts';
-import { INNER_SCOPE_HEADER, PLAN_HEADER, type ResourceJson, ROUTES, resourceJson, STATE_IP } from './output.ts';
+import {
+  HTTP_PORT,
+  INNER_SCOPE_HEADER,
+  PLAN_HEADER,
+  type ResourceJson,
+  ROUTES,
+  resourceJson,
+  STATE_IP,
+  STATE_PORT,
+} from './output.ts';
 import { plansOf } from './plans.ts';
 import type { PolicySet } from './policy-set.ts';
 import { type HostPattern, rulesFor } from './regions.ts';
@@ -66,6 +75,7 @@ function virtualHost(set: PolicySet, table: HostTable, use: Use): VirtualHostJso
     domains: [domain],
     routes: [
       answerRoute(STRANGE_AUTHORITY, denial('host-mismatch', null), ''),
+      ...(byName.length === 0 ? [] : [answerRoute(OTHER_PORT, denial('host-mismatch', null), '')]),
       ...byName.flatMap((group) => planRoutes(set, table.pattern, group, use)),
       ...byName.flatMap((group) => groupRoutes(set, table.pattern, group, use)),
       answerRoute(
@@ -85,6 +95,17 @@ function virtualHost(set: PolicySet, table: HostTable, use: Use): VirtualHostJso
 const STRANGE_AUTHORITY: RouteMatchJson = {
   prefix: '',
   headers: [{ ...headerMatch(':authority', { safeRegex: { regex: PLAIN_AUTHORITY } }), invertMatch: true }],
+};
+
+/** Host names a port on a connection to a name's port 80; for other ports a filter compares (inner-connection). */
+const OTHER_PORT: RouteMatchJson = {
+  prefix: '',
+  headers: [
+    headerMatch(':authority', { contains: ':' }),
+    { ...headerMatch(':authority', { suffix: `:${HTTP_PORT}` }), invertMatch: true },
+    headerMatch(':scheme', { exact: 'http' }),
+  ],
+  filterState: [filterState(STATE_IP, { prefix: '240.' }), filterState(STATE_PORT, { exact: String(HTTP_PORT) })],
 };
 
 function domainOf(pattern: HostPattern): readonly [name: string, domain: string] {
