@@ -7,7 +7,7 @@ import { kindNamed } from '../api/kinds.ts';
 import { createLogger, type Logger } from '../base/logger.ts';
 import { Child } from '../cli/child-process.ts';
 import { writePlaneRecord } from '../cli/plane-record.ts';
-import type { RoleName } from '../cli/roles/names.ts';
+import { nodeFlags, type RoleName } from '../cli/roles/names.ts';
 import { originCaFile } from '../cli/roles/role.ts';
 import type { CompiledPlane, PlaneStatus } from '../control-plane/routes.ts';
 import { openPki, type Pki } from '../identity/pki-directory.ts';
@@ -76,7 +76,7 @@ export class BenchPlane {
     for (const role of roles) {
       const main = join(ROOT, 'cli', 'main.ts');
       // As `up` starts them.
-      const argv = [process.execPath, '--max-semi-space-size=4', main, role, '--dir', layout.dir];
+      const argv = [process.execPath, ...nodeFlags(role), main, role, '--dir', layout.dir];
       const child = new Child({ name: role, argv: pinned('rest', argv), logger });
       this.#children.set(role, child);
     }

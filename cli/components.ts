@@ -6,7 +6,7 @@ import type { Layout } from '../local/layout.ts';
 import type { NodeNamespace } from '../local/node-namespace.ts';
 import { Child, type ChildState, FAILURES } from './child-process.ts';
 import { startGateway } from './gateways.ts';
-import type { RoleName } from './roles/names.ts';
+import { nodeFlags, type RoleName } from './roles/names.ts';
 
 /** One process of the plane. */
 export interface Component {
@@ -84,7 +84,7 @@ function childComponent(options: ComponentOptions, role: RoleName, wrap?: Wrap):
     name: role,
     argv: [
       process.execPath,
-      '--max-semi-space-size=4',
+      ...nodeFlags(role),
       join(import.meta.dirname, 'main.ts'),
       role,
       '--dir',

@@ -54,7 +54,7 @@ const OVER = new Error('the stream has ended');
 export class Exchange {
   readonly #handler: Handler;
   readonly #output: ExchangeOutput;
-  readonly #abort = new AbortController();
+  #abort: AbortController | null = null;
   #phase: Phase = 'headers';
   #state: 'waiting' | 'deciding' | 'over' = 'waiting';
   #head: RequestHead | null = null;
@@ -90,15 +90,29 @@ export class Exchange {
     if (this.#state !== 'over') {
       this.#state = 'over';
       this.#body?.reject(new Error('cancelled'));
-      this.#abort.abort(OVER);
+      this.#abort?.abort(OVER);
     }
+  }
+
+  /** Made when a handler asks for it, since most decide at once. */
+  #signal(): AbortSignal {
+    if (this.#abort === null) {
+      this.#abort = new AbortController();
+      if (this.#isOver()) {
+        this.#abort?.abort(OVER);
+      }
+    }
+    return this.#abort.signal;
   }
 
   async #decide(head: RequestHead): Promise<void> {
     let answer: Answer;
     try {
+      const signal = () => this.#signal();
       answer = await this.#handler(head, {
-        signal: this.#abort.signal,
+        get signal() {
+          return signal();
+        },
         extend: (seconds) => this.#extend(seconds),
         readBody: () => this.#readBody(),
       });
@@ -146,6 +160,6 @@ export class Exchange {
     this.#state = 'over';
     this.#body?.reject(new Error('the stream has ended'));
     this.#output.end(error);
-    this.#abort.abort(OVER);
+    this.#abort?.abort(OVER);
   }
 }

@@ -43,6 +43,8 @@ export async function serveExtProc({ socketPath, handler, logger }: ExtProcOptio
     'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
     'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
     'grpc.max_concurrent_streams': 100_000,
+    // Statistics that nothing reads, kept for each stream.
+    'grpc.enable_channelz': 0,
   });
   raiseResetGuard(server);
   server.addService(service('envoy.service.ext_proc.v3.ExternalProcessor'), {

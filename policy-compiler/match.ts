@@ -88,8 +88,18 @@ function pathsMatch(tests: readonly PathTest[], reading: Reading, path: string):
   if (reading === 'plain' || !isOddPath(path)) {
     return false;
   }
-  const normal = normalPath(path);
+  const normal = normalOf(path);
   return tests.some((test) => testText(test, normal));
+}
+
+let latest = { path: '', normal: '' };
+
+/** Every rule asks for the normal form of the same path. */
+function normalOf(path: string): string {
+  if (latest.path !== path) {
+    latest = { path, normal: normalPath(path) };
+  }
+  return latest.normal;
 }
 
 /** The values of a header; `host` is the authority where no such header was sent. */

@@ -72,8 +72,9 @@ const VIRTUAL = parseRange(VIRTUAL_RANGE)!;
 
 /** Reads the original destination address of a connection. */
 export function destinationOf(set: PolicySet, address: string): Destination {
-  return rangeContains(VIRTUAL, address)
-    ? { kind: 'virtual', name: set.virtuals.get(address) ?? null }
+  const name = set.virtuals.get(address);
+  return name !== undefined || rangeContains(VIRTUAL, address)
+    ? { kind: 'virtual', name: name ?? null }
     : { kind: 'address' };
 }
 
