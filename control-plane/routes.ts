@@ -1,7 +1,7 @@
 import { refOf, refText } from '../api/object.ts';
 import { CodedError } from '../base/errors.ts';
 import { registry } from '../base/metrics.ts';
-import type { ResourceJson } from '../policy-compiler/output.ts';
+import { encoded, type ResourceJson } from '../policy-compiler/output.ts';
 import type { EnvoyJson } from '../proto/resource.ts';
 import type { ApiHandler, ApiRequest } from './api.ts';
 import { effectivePolicy } from './effective-policy.ts';
@@ -118,8 +118,9 @@ export function compiled({ compilation, ingress }: Pick<Published, 'compilation'
   };
 }
 
-function printed({ type, name, json, sensitive }: ResourceJson): PrintedResource {
-  return { type, name, resource: sensitive ? '[redacted]' : json };
+function printed(made: ResourceJson): PrintedResource {
+  const { type, name, sensitive } = made;
+  return { type, name, resource: sensitive ? '[redacted]' : encoded(made).json };
 }
 
 async function logs(plane: ControlPlane, request: ApiRequest): Promise<undefined> {

@@ -1,3 +1,7 @@
+/**
+ * The room `control-plane/` is the composition: world → compile → publish over xDS, conditions back onto the objects,
+ * access logs in. It leaves the protocol to `xds/` and the meaning of policies to `policy-compiler/`.
+ */
 import { refOf, refText } from '../api/object.ts';
 import { type Clock, systemClock } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
@@ -92,7 +96,7 @@ export class ControlPlane {
       clients: () => this.clients(),
     });
     this.plane = new Plane({
-      compiler: createCompiler({ scanMcp }),
+      compiler: createCompiler({ scanMcp, encodes: true }),
       settings: () => this.#settings!,
       compileIngress: options.compileIngress,
       secrets: this.#secrets,

@@ -1,10 +1,9 @@
 import type { TokenSubject } from '../identity/sandbox-token.ts';
 import { parseSpiffeId, type Role } from '../identity/spiffe.ts';
 import type { Compilation } from '../policy-compiler/compilation.ts';
-import type { ResourceJson } from '../policy-compiler/output.ts';
+import { encoded, type ResourceJson } from '../policy-compiler/output.ts';
 import { sameItems } from '../world/keep.ts';
 import type { Caller, EncodedResource, ResourceView, ViewSource } from '../xds/view.ts';
-import { ResourceEncoder } from './encode.ts';
 import type { Published } from './plane.ts';
 import { overlay, ResourceTable } from './resource-table.ts';
 import type { SecretResources } from './secret-resources.ts';
@@ -32,7 +31,6 @@ const NO_TABLE: RoleTable = { resources: [], table: EMPTY };
  */
 export class Views {
   readonly #secrets: SecretResources;
-  readonly #encoder = new ResourceEncoder();
   #egress: RoleTable = NO_TABLE;
   #ingress: RoleTable = NO_TABLE;
   readonly #sets = new WeakMap<readonly ResourceJson[], ResourceTable>();
@@ -45,8 +43,8 @@ export class Views {
   /** The views of a publication; `subjects` are the sandboxes with a Pod, by uid. */
   source(published: Published, subjects: ReadonlyMap<string, TokenSubject>): ViewSource {
     const { compilation, ingress } = published;
-    this.#egress = roleTable(this.#egress, [...this.#encode(compilation.egress), ...this.#egressSecrets(published)]);
-    this.#ingress = roleTable(this.#ingress, this.#encode(ingress));
+    this.#egress = roleTable(this.#egress, [...compilation.egress.map(encoded), ...this.#egressSecrets(published)]);
+    this.#ingress = roleTable(this.#ingress, ingress.map(encoded));
     const roles: Readonly<Partial<Record<Role, ResourceTable>>> = {
       egress: this.#egress.table,
       ingress: this.#ingress.table,
@@ -92,13 +90,9 @@ export class Views {
     if (known !== undefined) {
       return known;
     }
-    const table = new ResourceTable(this.#encode(resources));
+    const table = new ResourceTable(resources.map(encoded));
     this.#sets.set(resources, table);
     return table;
-  }
-
-  #encode(resources: readonly ResourceJson[]): EncodedResource[] {
-    return resources.map((json) => this.#encoder.encode(json));
   }
 
   #egressSecrets({ world, compilation }: Published): EncodedResource[] {

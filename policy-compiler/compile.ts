@@ -12,7 +12,17 @@ import { findingsOf } from './findings.ts';
 import { innerListener } from './inner-listener.ts';
 import { Memo } from './memo.ts';
 import { outerListener, tunnelResources } from './outer-listener.ts';
-import { CLUSTER, LISTENER, type ResourceJson, type ResourceName, ROUTES, resourceJson, SCOPE } from './output.ts';
+import {
+  CLUSTER,
+  encoded,
+  LISTENER,
+  nameOf,
+  type ResourceJson,
+  type ResourceName,
+  ROUTES,
+  resourceJson,
+  SCOPE,
+} from './output.ts';
 import { type Plan, PlanMemo, Planner } from './plan.ts';
 import { routeTable, tableName } from './route-table.ts';
 import { sidecarResources } from './sidecar.ts';
@@ -21,6 +31,8 @@ import { type Chain, chainsOf } from './sidecar-chains.ts';
 export interface CompilerOptions {
   /** Reads MCP bodies for `explain`; without it a request with a body that a policy must read is an error. */
   readonly scanMcp?: McpScan;
+  /** Encodes every resource of the gateway as it is made, so that its JSON form is gone before the next one is there. */
+  readonly encodes?: boolean;
 }
 
 export interface Compiler {
@@ -46,7 +58,7 @@ function namesOf(facts: PolicyFacts, plans: Iterable<Plan>): readonly string[] {
 
 /** A compiler that remembers what it made, so that a small change costs little. */
 export function createCompiler(options: CompilerOptions = {}): Compiler {
-  const memory = new Memory();
+  const memory = new Memory(options.encodes ?? false);
   return { compile: (facts, settings) => compileWorld(facts, settings, memory, options.scanMcp ?? null) };
 }
 
@@ -55,11 +67,23 @@ class Memory {
   readonly plans = new PlanMemo();
   readonly resources = new Memo<readonly ResourceJson[]>();
   readonly gateway = new Memo<GatewayPart>();
+  /** What a scope of a table requires, by the table's name. */
+  readonly pinned = new Memo<readonly ResourceName[]>();
   /** By sandbox uid, of the last compilation. */
   scopes: ReadonlyMap<string, Scopes> = new Map();
   readonly sidecars = new Memo<{ readonly chains: readonly Chain[]; readonly resources: readonly ResourceJson[] }>();
   readonly #sorted = new WeakMap<readonly SandboxFacts[], readonly SandboxFacts[]>();
+  readonly #encodes: boolean;
   #settings = '';
+
+  constructor(encodes: boolean) {
+    this.#encodes = encodes;
+  }
+
+  /** A resource that was made anew. */
+  keep<R extends ResourceJson>(made: R): R {
+    return this.#encodes ? encoded(made) : made;
+  }
 
   /** Resources depend on the settings as a whole. */
   use(settings: CompilerSettings): void {
@@ -85,6 +109,7 @@ class Memory {
     this.plans.turn();
     this.resources.turn();
     this.gateway.turn();
+    this.pinned.turn();
     this.sidecars.turn();
   }
 }
@@ -220,10 +245,10 @@ interface GatewayPart {
 function gatewayResources(plans: readonly Plan[], settings: CompilerSettings, memory: Memory): readonly ResourceJson[] {
   const originsOf = ({ l7 }: Plan) => l7.origins;
   const tables = byHash(plans, ({ l7 }) => l7.tableHash, originsOf).map(({ key, plan, origins }) =>
-    memory.gateway.get(`table ${key}`, () => tablePart(plan, origins)),
+    memory.gateway.get(`table ${key}`, () => tablePart(plan, origins, memory)),
   );
   const listeners = byHash(plans, ({ egress }) => egress.hash, originsOf).map(({ key, plan, origins }) =>
-    memory.gateway.get(`inner ${key}`, () => listenerPart(plan, origins, settings)),
+    memory.gateway.get(`inner ${key}`, () => listenerPart(plan, origins, settings, memory)),
   );
   const parts = [...tables, ...listeners];
   const dials = new Map(parts.flatMap((part) => part.dials.map((dial) => [dialCluster(dial), dial])));
@@ -234,19 +259,24 @@ function gatewayResources(plans: readonly Plan[], settings: CompilerSettings, me
   return [...fixed, ...parts.flatMap(({ resources }) => resources), ...clusters];
 }
 
-function tablePart(plan: Plan, origins: readonly ObjectRef[]): GatewayPart {
+function tablePart(plan: Plan, origins: readonly ObjectRef[], memory: Memory): GatewayPart {
   const { resource, dials } = routeTable({ ...plan.l7, origins });
-  return { resources: [resource, pin(resource.name)], dials };
+  return { resources: [memory.keep(resource), pin(resource.name)], dials };
 }
 
-function listenerPart(plan: Plan, origins: readonly ObjectRef[], settings: CompilerSettings): GatewayPart {
+function listenerPart(
+  plan: Plan,
+  origins: readonly ObjectRef[],
+  settings: CompilerSettings,
+  memory: Memory,
+): GatewayPart {
   const { listener, dials } = innerListener(plan.egress, settings);
   const names = [...dials.map(dialCluster), 'deny', ...(settings.resolver === null ? [] : ['resolver'])];
-  const requires = names.map((name) => ({ type: CLUSTER, name }) as const);
+  const requires = names.map((name) => nameOf(CLUSTER, name));
   const { hash } = plan.egress;
   return {
     resources: [
-      resourceJson(LISTENER, `in-${hash}`, listener, origins, requires),
+      memory.keep(resourceJson(LISTENER, `in-${hash}`, listener, origins, requires)),
       ...tunnelResources(hash),
       pin(`eset-${hash}`),
     ],
@@ -282,14 +312,19 @@ function scopesOf(members: Members, memory: Memory): readonly Scopes[] {
   for (const [uid, { sandbox, plan }] of members) {
     const known = memory.scopes.get(uid);
     const isOfSandbox = known?.name === sandbox.name && known.namespace === sandbox.namespace;
-    made.set(uid, scopeResources(sandbox, plan, isOfSandbox ? known : undefined));
+    made.set(uid, scopeResources(sandbox, plan, isOfSandbox ? known : undefined, memory));
   }
   memory.scopes = made;
   return [...made.values()];
 }
 
 /** Both kinds share one set of resources, so the inner key is prefixed. */
-function scopeResources({ uid, namespace, name }: SandboxFacts, plan: Plan, known: Scopes | undefined): Scopes {
+function scopeResources(
+  { uid, namespace, name }: SandboxFacts,
+  plan: Plan,
+  known: Scopes | undefined,
+  memory: Memory,
+): Scopes {
   const { tableHash } = plan.l7;
   const { hash: egressHash } = plan.egress;
   const [sameInner, sameOuter] = [known?.tableHash === tableHash, known?.egressHash === egressHash];
@@ -299,15 +334,14 @@ function scopeResources({ uid, namespace, name }: SandboxFacts, plan: Plan, know
   const innerName = `i:${uid}`;
   const origins = [{ kind: 'Sandbox', namespace, name }];
   const scope = (key: string, table: string, more: readonly ResourceName[]) => {
-    const pinned = [{ type: ROUTES, name: table } as const, { type: SCOPE, name: `!pin-${table}` } as const];
-    return resourceJson(SCOPE, key, scopeJson(key, key, table), origins, [...pinned, ...more]);
+    const pinned = memory.pinned.get(table, () => [nameOf(ROUTES, table), nameOf(SCOPE, `!pin-${table}`)]);
+    const requires = more.length === 0 ? pinned : [...pinned, ...more];
+    return memory.keep(resourceJson(SCOPE, key, scopeJson(key, key, table), origins, requires));
   };
   return {
     inner: known !== undefined && sameInner ? known.inner : scope(innerName, tableName(plan.l7), []),
     outer:
-      known !== undefined && sameOuter
-        ? known.outer
-        : scope(uid, `eset-${egressHash}`, [{ type: SCOPE, name: innerName }]),
+      known !== undefined && sameOuter ? known.outer : scope(uid, `eset-${egressHash}`, [nameOf(SCOPE, innerName)]),
     ...{ namespace, name, egressHash, tableHash },
   };
 }

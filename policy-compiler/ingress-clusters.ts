@@ -1,5 +1,5 @@
 import { any, type EnvoyJson } from '../proto/resource.ts';
-import { CLUSTER, type ResourceJson, resourceJson } from './output.ts';
+import { CLUSTER, nameOf, type ResourceJson, resourceJson } from './output.ts';
 
 type ClusterJson = EnvoyJson['envoy.config.cluster.v3.Cluster'];
 type Protocol = 'h1' | 'h2';
@@ -27,7 +27,7 @@ export function ingressClusters(): readonly ResourceJson[] {
         `hot_${protocol}`,
         composite(`hot_${protocol}`, names),
         [],
-        names.map((name) => ({ type: CLUSTER, name })),
+        names.map((name) => nameOf(CLUSTER, name)),
       ),
       cluster(`od_meta_${protocol}`, { ...originalDestination(protocol, {}), ...AS_ANSWERED }),
       // A connection from before a sandbox slept may be closed by it the moment it wakes: these requests get their own.

@@ -6,7 +6,7 @@ import { logRate } from './access-log.ts';
 import { ingressClusters } from './ingress-clusters.ts';
 import { FALL_THROUGH, WOKEN } from './ingress-fallback.ts';
 import { ingressListener, METADATA_NAMESPACE, missListener, PROCESSOR, TARGET_FILTER } from './ingress-listener.ts';
-import { CLUSTER, HTTP_PORT, LISTENER, type ResourceJson, resourceJson, SCOPE } from './output.ts';
+import { CLUSTER, encoded, HTTP_PORT, LISTENER, nameOf, type ResourceJson, resourceJson, SCOPE } from './output.ts';
 
 /** A running sandbox that Envoy can reach without asking anybody. */
 export interface IngressRoute {
@@ -48,7 +48,7 @@ function fixedResources(settings: IngressSettings): readonly ResourceJson[] {
     return known;
   }
   const clusters = ingressClusters();
-  const needed = clusters.map(({ name }) => ({ type: CLUSTER, name }) as const);
+  const needed = clusters.map(({ name }) => nameOf(CLUSTER, name));
   const made = [
     ...clusters,
     logRate(),
@@ -76,6 +76,9 @@ function decidedScopes(requires: ResourceJson['requires']): readonly ResourceJso
   );
 }
 
+/** What the scopes of all sandboxes require. */
+const DIALLED = ['hot_h1', 'hot_h2', 'od_meta_h1', 'od_meta_h2'].map((name) => nameOf(CLUSTER, name));
+
 const scopes = new WeakMap<IngressRoute, { readonly ending: string; readonly resource: ResourceJson }>();
 
 function scopeOf(route: IngressRoute, { domain, publicPort }: IngressSettings): ResourceJson {
@@ -85,21 +88,13 @@ function scopeOf(route: IngressRoute, { domain, publicPort }: IngressSettings): 
     return known.resource;
   }
   const name = `${route.id}.${ending}`;
-  const resource: ResourceJson = {
-    ...resourceJson(
-      SCOPE,
-      name,
-      {
-        name,
-        key: { fragments: [{ stringKey: cutKey(name) }] },
-        routeConfiguration: inline(name, [hotRoute(route, true), hotRoute(route, false), ...FALL_THROUGH]),
-      },
-      [route.ref],
-      ['hot_h1', 'hot_h2', 'od_meta_h1', 'od_meta_h2'].map((cluster) => ({ type: CLUSTER, name: cluster })),
-    ),
-    // It holds the access token (D7).
-    sensitive: true,
+  const json = {
+    name,
+    key: { fragments: [{ stringKey: cutKey(name) }] },
+    routeConfiguration: inline(name, [hotRoute(route, true), hotRoute(route, false), ...FALL_THROUGH]),
   };
+  // Sensitive: it holds the access token (D7).
+  const resource = encoded(resourceJson(SCOPE, name, json, [route.ref], DIALLED, true));
   scopes.set(route, { ending, resource });
   return resource;
 }

@@ -9,6 +9,7 @@ import {
   GATEWAY_SECRET,
   LISTENER,
   LOG_TUNNEL,
+  nameOf,
   OUTER_SCOPE_HEADER,
   type ResourceJson,
   ROUTES,
@@ -238,15 +239,6 @@ export function tunnelResources(hash: string): readonly ResourceJson[] {
   };
   return [
     resourceJson(CLUSTER, inner, cluster, []),
-    resourceJson(
-      ROUTES,
-      name,
-      table,
-      [],
-      [
-        { type: CLUSTER, name: inner },
-        { type: LISTENER, name: inner },
-      ],
-    ),
+    resourceJson(ROUTES, name, table, [], [nameOf(CLUSTER, inner), nameOf(LISTENER, inner)]),
   ];
 }

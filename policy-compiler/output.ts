@@ -4,13 +4,23 @@
  * and knows no clock, no gRPC and no secret value. `decide/` is the second, plain opinion and shares nothing with it.
  */
 import type { ObjectRef } from '../api/object.ts';
-import type { EnvoyJson } from '../proto/resource.ts';
+import { contentHash } from '../base/canonical.ts';
+import { decode, type EnvoyJson, resource, typeUrl } from '../proto/resource.ts';
 
-/** One xDS resource in its JSON form, ready for `resource(type, json)`. */
+/**
+ * One xDS resource. It is made from its JSON form and encoded when its bytes are first asked for; from then on only the
+ * bytes are kept, which take a tenth of the memory, and the JSON form is read back from them.
+ */
 export interface ResourceJson<N extends keyof EnvoyJson = keyof EnvoyJson> {
   readonly type: N;
+  readonly typeUrl: string;
   readonly name: string;
+  /** As it was made; once it is encoded, in the canonical form, without fields that have their default. */
   readonly json: EnvoyJson[N];
+  /** The encoded form. Throws `invalid-resource` where the JSON form is no message of this type. */
+  readonly bytes: Uint8Array;
+  /** Hash of `bytes`. */
+  readonly version: string;
   /** Never true for the egress resources: they hold names of secrets, no values. */
   readonly sensitive: boolean;
   /** The objects that it was made from, so that a NACK finds its cause. */
@@ -20,8 +30,13 @@ export interface ResourceJson<N extends keyof EnvoyJson = keyof EnvoyJson> {
 }
 
 export interface ResourceName {
-  readonly type: keyof EnvoyJson;
+  readonly typeUrl: string;
   readonly name: string;
+}
+
+/** Names a resource that another one requires. */
+export function nameOf(type: keyof EnvoyJson, name: string): ResourceName {
+  return { typeUrl: typeUrl(type), name };
 }
 
 /** What the compiler has to say about one object: the control plane makes a condition of it. */
@@ -47,18 +62,83 @@ export function resourceJson<N extends keyof EnvoyJson>(
   json: EnvoyJson[N],
   origins: readonly ObjectRef[],
   requires: readonly ResourceName[] = [],
+  sensitive = false,
 ): ResourceJson<N> {
-  return {
-    type,
-    name,
+  return new CompiledResource(
+    { type, typeUrl: typeUrl(type), name, sensitive },
     json,
-    sensitive: false,
-    origins: uniqueSorted(origins, (ref) => `${ref.kind} ${ref.namespace} ${ref.name}`),
-    requires: uniqueSorted(requires, (required) => `${required.type} ${required.name}`),
-  };
+    uniqueSorted(origins, (ref) => `${ref.kind} ${ref.namespace} ${ref.name}`),
+    uniqueSorted(requires, (required) => `${required.typeUrl} ${required.name}`),
+  );
 }
 
+class CompiledResource<N extends keyof EnvoyJson> implements ResourceJson<N> {
+  readonly type: N;
+  readonly typeUrl: string;
+  readonly name: string;
+  readonly sensitive: boolean;
+  readonly origins: readonly ObjectRef[];
+  readonly requires: readonly ResourceName[];
+  /** Null once it is encoded. */
+  #json: EnvoyJson[N] | null;
+  #bytes: Uint8Array | null = null;
+  #version = '';
+
+  constructor(
+    { type, typeUrl: url, name, sensitive }: Pick<ResourceJson<N>, 'type' | 'typeUrl' | 'name' | 'sensitive'>,
+    json: EnvoyJson[N],
+    origins: readonly ObjectRef[],
+    requires: readonly ResourceName[],
+  ) {
+    this.type = type;
+    this.typeUrl = url;
+    this.name = name;
+    this.sensitive = sensitive;
+    this.origins = origins;
+    this.requires = requires;
+    this.#json = json;
+  }
+
+  get json(): EnvoyJson[N] {
+    return this.#json ?? (decode(this.type, this.bytes) as EnvoyJson[N]);
+  }
+
+  get bytes(): Uint8Array {
+    return this.#encode();
+  }
+
+  get version(): string {
+    this.#encode();
+    return this.#version;
+  }
+
+  /** What it says, for whoever prints or compares it. */
+  toJSON(): Omit<ResourceJson<N>, 'typeUrl' | 'bytes' | 'version'> {
+    const { type, name, json, sensitive, origins, requires } = this;
+    return { type, name, json, sensitive, origins, requires };
+  }
+
+  #encode(): Uint8Array {
+    if (this.#bytes === null) {
+      this.#bytes = resource(this.type, this.#json!);
+      this.#version = contentHash(this.#bytes);
+      this.#json = null;
+    }
+    return this.#bytes;
+  }
+}
+
+/** Encodes it now: where thousands are made, their JSON forms are never there together. */
+export function encoded<R extends ResourceJson>(made: R): R {
+  void made.bytes;
+  return made;
+}
+
+/** The list itself where it is sorted and unique already, so that resources share what they have in common. */
 function uniqueSorted<T>(items: readonly T[], keyOf: (item: T) => string): readonly T[] {
+  if (items.every((item, index) => index === 0 || keyOf(items[index - 1]!) < keyOf(item))) {
+    return items;
+  }
   const byKey = new Map(items.map((item) => [keyOf(item), item]));
   return [...byKey.keys()].sort().map((key) => byKey.get(key)!);
 }

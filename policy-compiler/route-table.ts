@@ -8,8 +8,10 @@ import { injectionList, PLAIN_AUTHORITY, settle } from './evaluate.ts';
 import { type Group, type HostTable, hostTables } from './host-table.ts';
 import type { L7Rule } from './l7-policy.ts';
 import {
+  CLUSTER,
   HTTP_PORT,
   INNER_SCOPE_HEADER,
+  nameOf,
   PLAN_HEADER,
   type ResourceJson,
   ROUTES,
@@ -58,9 +60,7 @@ export function routeTable(set: PolicySet): RouteTable {
     requestHeadersToRemove: [INNER_SCOPE_HEADER, PLAN_HEADER, 'x-forwarded-proto'],
   };
   const sorted = [...dials.keys()].sort().map((cluster) => dials.get(cluster)!);
-  const requires = sorted.map(
-    (dial) => ({ type: 'envoy.config.cluster.v3.Cluster', name: dialCluster(dial) }) as const,
-  );
+  const requires = sorted.map((dial) => nameOf(CLUSTER, dialCluster(dial)));
   return { resource: resourceJson(ROUTES, name, json, set.origins, requires), dials: sorted };
 }
 

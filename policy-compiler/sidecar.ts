@@ -9,6 +9,7 @@ import {
   DNS_TUNNEL_ADDRESS,
   LISTENER,
   LOG_L4,
+  nameOf,
   PROXY_PORTS,
   type ResourceJson,
   resourceJson,
@@ -28,7 +29,7 @@ export const DEFAULT = 'default';
 
 /** Listeners and clusters of every sidecar with this set (docs/architecture.md "Sidecar"). */
 export function sidecarResources(set: L4Set): readonly ResourceJson[] {
-  const deny = { type: CLUSTER, name: DENY } as const;
+  const deny = nameOf(CLUSTER, DENY);
   return [
     resourceJson(
       CLUSTER,

@@ -5,7 +5,6 @@ import { connect } from 'node:net';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Redacted } from '../../base/redacted.ts';
-import { ResourceEncoder } from '../../control-plane/encode.ts';
 import { compileIngress, type IngressRoute } from '../../policy-compiler/ingress.ts';
 import { resourcesTotal } from '../../xds/metrics.ts';
 import { until } from '../xds/plane.ts';
@@ -90,10 +89,9 @@ async function sent(): Promise<Readonly<Record<string, number>>> {
 
 test('of ten thousand routes one that moves is one scope on the wire, in force for the next request', async () => {
   const settings = { domain: 'localhost', ingressSocket: stage.socketPath, publicPort: PUBLIC_PORT };
-  const encoder = new ResourceEncoder();
   const routes = Array.from({ length: 10_000 }, (_, index) => routeTo(`s${index}`, AWAKE));
   const publish = async () => {
-    const resources = compileIngress(routes, settings).map((json) => encoder.encode(json));
+    const resources = compileIngress(routes, settings);
     const sequence = stage.plane.publish('ingress', resources);
     await until(() => stage.plane.settled.includes(`ingress ${sequence}`), 30_000, `settlement of ${sequence}`);
   };

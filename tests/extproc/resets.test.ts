@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { silentLogger } from '../../base/logger.ts';
-import { ResourceEncoder } from '../../control-plane/encode.ts';
 import { writeBootstrap } from '../../envoy/bootstrap-common.ts';
 import { ingressBootstrap } from '../../envoy/bootstrap-ingress.ts';
 import { findEnvoy } from '../../envoy/find.ts';
@@ -64,12 +63,8 @@ test.before(async () => {
     drainSeconds: 1,
     listeners: ['ingress'],
   });
-  const encoder = new ResourceEncoder();
   const settings = { domain: 'localhost', ingressSocket, publicPort: 8080 };
-  plane.publish(
-    'ingress',
-    compileIngress([], settings).map((json) => encoder.encode(json)),
-  );
+  plane.publish('ingress', compileIngress([], settings));
   await envoy.ready(20_000);
 });
 

@@ -1,7 +1,7 @@
 import { test } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { PolicyFacts } from '../../api/facts.ts';
-import { contentHash } from '../../base/canonical.ts';
+import { canonicalJson, contentHash } from '../../base/canonical.ts';
 import type { Compilation } from '../../policy-compiler/compilation.ts';
 import { createCompiler, listedNames } from '../../policy-compiler/compile.ts';
 import type { ResourceJson } from '../../policy-compiler/output.ts';
@@ -111,12 +111,27 @@ test('every resource encodes', () => {
   }
 });
 
+test('a resource that is encoded says the same as before, and encodes to the same bytes as a new one', () => {
+  const early = all(createCompiler({ encodes: true }).compile(large(), SETTINGS));
+  const late = all(createCompiler().compile(large(), SETTINGS));
+  for (const [index, { type, name, json, bytes, version }] of late.entries()) {
+    const encoded = early[index]!;
+    assert.is(encoded.name, name);
+    assert.is(encoded.version, version);
+    assert.equal(encoded.bytes, bytes);
+    assert.is(contentHash(bytes), version);
+    assert.equal(resource(type, json), bytes);
+    assert.equal(resource(type, encoded.json), bytes, name);
+    assert.is(canonicalJson(encoded), canonicalJson(late[index]), name);
+  }
+});
+
 test('every requirement is there, names are unique, and no scope lacks its table', () => {
   const { egress, sidecarSets } = createCompiler().compile(large(), SETTINGS);
   for (const resources of [egress, ...sidecarSets.values()]) {
-    const keys = resources.map(({ type, name }) => `${type} ${name}`);
+    const keys = resources.map(({ typeUrl, name }) => `${typeUrl} ${name}`);
     assert.is(new Set(keys).size, keys.length);
-    const required = resources.flatMap(({ requires }) => requires.map(({ type, name }) => `${type} ${name}`));
+    const required = resources.flatMap(({ requires }) => requires.map(({ typeUrl, name }) => `${typeUrl} ${name}`));
     assert.equal(
       required.filter((key) => !keys.includes(key)),
       [],

@@ -5,7 +5,6 @@ import type { ObjectMeta } from '../../../api/object.ts';
 import { systemClock } from '../../../base/clock.ts';
 import { silentLogger } from '../../../base/logger.ts';
 import { Redacted } from '../../../base/redacted.ts';
-import { ResourceEncoder } from '../../../control-plane/encode.ts';
 import { writeBootstrap } from '../../../envoy/bootstrap-common.ts';
 import { ingressBootstrap } from '../../../envoy/bootstrap-ingress.ts';
 import { findEnvoy } from '../../../envoy/find.ts';
@@ -35,7 +34,6 @@ export class IngressStage {
   held = 0;
   #processor: ExtProcServer | null = null;
   #envoy: EnvoyProcess | null = null;
-  readonly #encoder = new ResourceEncoder();
 
   private constructor(plane: Plane) {
     this.plane = plane;
@@ -117,10 +115,7 @@ export class IngressStage {
 
   #publish(routes: readonly IngressRoute[]): number {
     const settings = { domain: 'localhost', ingressSocket: this.socketPath, publicPort: PUBLIC_PORT };
-    return this.plane.publish(
-      'ingress',
-      compileIngress(routes, settings).map((json) => this.#encoder.encode(json)),
-    );
+    return this.plane.publish('ingress', compileIngress(routes, settings));
   }
 
   /** A Sandbox of the store; without `label` its id is namespace and name. */

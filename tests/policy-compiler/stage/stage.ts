@@ -267,7 +267,6 @@ async function jwks(pki: Pki): Promise<{ publicJwks: string }> {
 
 function encode(json: ResourceJson): EncodedResource {
   const bytes = resource(json.type, json.json);
-  const requires = json.requires.map(({ type, name }) => ({ typeUrl: typeUrl(type), name }));
   return {
     typeUrl: typeUrl(json.type),
     name: json.name,
@@ -275,7 +274,7 @@ function encode(json: ResourceJson): EncodedResource {
     bytes,
     sensitive: false,
     origins: json.origins,
-    requires,
+    requires: json.requires,
   };
 }
 
