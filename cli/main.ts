@@ -4,19 +4,30 @@
  */
 import { Command, CommanderError } from 'commander';
 import { errorText, isCoded } from '../base/errors.ts';
-import { registerApply } from './apply.ts';
-import { registerCompile } from './compile.ts';
-import { registerCrds } from './crds.ts';
-import { registerDelete } from './delete.ts';
-import { registerDoctor } from './doctor.ts';
-import { registerExec } from './exec.ts';
-import { registerExplain } from './explain.ts';
-import { registerGet } from './get.ts';
-import { registerLogs } from './logs.ts';
-import { registerPause } from './pause.ts';
-import { registerRoles } from './roles/register.ts';
-import { registerStatus } from './status.ts';
-import { registerUp } from './up.ts';
+import { ROLE_NAMES } from './roles/names.ts';
+
+type Register = (program: Command) => void;
+
+const pause = async (): Promise<Register> => (await import('./pause.ts')).registerPause;
+const roles = async (): Promise<Register> => (await import('./roles/register.ts')).registerRoles;
+
+/** Modules by the commands that they register, in the order of the help text. */
+const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
+  up: async () => (await import('./up.ts')).registerUp,
+  apply: async () => (await import('./apply.ts')).registerApply,
+  delete: async () => (await import('./delete.ts')).registerDelete,
+  get: async () => (await import('./get.ts')).registerGet,
+  pause,
+  resume: pause,
+  exec: async () => (await import('./exec.ts')).registerExec,
+  explain: async () => (await import('./explain.ts')).registerExplain,
+  status: async () => (await import('./status.ts')).registerStatus,
+  logs: async () => (await import('./logs.ts')).registerLogs,
+  compile: async () => (await import('./compile.ts')).registerCompile,
+  doctor: async () => (await import('./doctor.ts')).registerDoctor,
+  crds: async () => (await import('./crds.ts')).registerCrds,
+  ...Object.fromEntries(ROLE_NAMES.map((name) => [name, roles])),
+};
 
 const program = new Command('sandgate')
   .description('network and lifecycle plane for AI agent sandboxes')
@@ -25,21 +36,11 @@ const program = new Command('sandgate')
   .enablePositionalOptions()
   .exitOverride();
 
-for (const register of [
-  registerUp,
-  registerApply,
-  registerDelete,
-  registerGet,
-  registerPause,
-  registerExec,
-  registerExplain,
-  registerStatus,
-  registerLogs,
-  registerCompile,
-  registerDoctor,
-  registerCrds,
-  registerRoles,
-]) {
+// The command that is asked for carries nothing of the others, which matters to those that run for months.
+const [first = ''] = process.argv.slice(2);
+const asked = Object.hasOwn(COMMANDS, first) ? [COMMANDS[first]!] : Object.values(COMMANDS);
+for (const load of new Set(asked)) {
+  const register = await load();
   register(program);
 }
 for (const command of program.commands) {

@@ -1,4 +1,5 @@
-import { Agent, request } from 'undici';
+import { Agent, request } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { CodedError } from '../base/errors.ts';
 
 /** A listener as Envoy has it bound: `address:port`, a socket path, or null for an internal listener. */
@@ -36,13 +37,11 @@ interface ListenerStatus {
 
 /** A client for one admin socket. The Envoy behind it may come and go. */
 export function envoyAdmin(socketPath: string): EnvoyAdmin {
-  const agent = new Agent({ connect: { socketPath, timeout: TIMEOUT_MS }, connections: 2, keepAliveTimeout: 1000 });
+  const agent = new Agent({ maxSockets: 2 });
 
   async function call(method: 'GET' | 'POST', path: string): Promise<{ status: number; text: string }> {
     try {
-      const signal = AbortSignal.timeout(TIMEOUT_MS);
-      const answer = await request(`http://envoy${path}`, { dispatcher: agent, method, signal });
-      return { status: answer.statusCode, text: await answer.body.text() };
+      return await send(agent, socketPath, method, path);
     } catch (error) {
       throw new CodedError('envoy-admin', `the admin socket ${socketPath} does not answer`, { cause: error });
     }
@@ -84,6 +83,23 @@ export function envoyAdmin(socketPath: string): EnvoyAdmin {
     async drainListeners() {
       await fetchText('POST', '/drain_listeners?graceful');
     },
-    close: () => agent.destroy(),
+    close: async () => agent.destroy(),
   };
+}
+
+/** `node:http`, because every process that supervises an Envoy has it already, and a whole client would stay with it. */
+function send(
+  agent: Agent,
+  socketPath: string,
+  method: 'GET' | 'POST',
+  path: string,
+): Promise<{ status: number; text: string }> {
+  return new Promise((resolve, reject) => {
+    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    const call = request({ agent, socketPath, method, path, host: 'envoy', signal }, (answer) => {
+      text(answer).then((body) => resolve({ status: answer.statusCode ?? 0, text: body }), reject);
+    });
+    call.once('error', reject);
+    call.end();
+  });
 }

@@ -2,6 +2,7 @@ import { type AnyJson, any, type EnvoyJson } from '../proto/resource.ts';
 import { refusedOrSome } from './access-log.ts';
 import type { IngressSettings } from './ingress.ts';
 import { FALL_THROUGH_OR_WOKEN } from './ingress-fallback.ts';
+import { METADATA_NAMESPACE } from './ingress-names.ts';
 import { ADS } from './output.ts';
 
 type ListenerJson = EnvoyJson['envoy.config.listener.v3.Listener'];
@@ -14,9 +15,6 @@ type MutationsJson = EnvoyJson['envoy.extensions.http.early_header_mutation.head
 /** Names of the filters that routes configure. */
 export const PROCESSOR = 'processor';
 export const TARGET_FILTER = 'target';
-
-/** Metadata namespace of routes and of the processor's answers, read by the access log. */
-export const METADATA_NAMESPACE = 'sandgate';
 
 /** Log name of requests to sandboxes. */
 export const LOG_INGRESS = 'sandgate.ingress';

@@ -5,7 +5,8 @@ import { any, type EnvoyJson } from '../proto/resource.ts';
 import { logRate } from './access-log.ts';
 import { ingressClusters } from './ingress-clusters.ts';
 import { FALL_THROUGH, WOKEN } from './ingress-fallback.ts';
-import { ingressListener, METADATA_NAMESPACE, missListener, PROCESSOR, TARGET_FILTER } from './ingress-listener.ts';
+import { ingressListener, missListener, PROCESSOR, TARGET_FILTER } from './ingress-listener.ts';
+import { METADATA_NAMESPACE } from './ingress-names.ts';
 import { CLUSTER, encoded, HTTP_PORT, LISTENER, nameOf, type ResourceJson, resourceJson, SCOPE } from './output.ts';
 
 /** A running sandbox that Envoy can reach without asking anybody. */

@@ -1,4 +1,4 @@
-import { Agent, request } from 'undici';
+import { Agent, request } from 'node:http';
 import { systemClock } from '../../base/clock.ts';
 import { CodedError, errorText } from '../../base/errors.ts';
 import { runSandboxController } from '../../controller/sandbox.ts';
@@ -13,7 +13,7 @@ export async function controllerRole(options: { readonly dir?: string }): Promis
   await runRole('controller', options, async ({ layout, settings, store, logger, ready }) => {
     const node = await attachNode(layout);
     const abort = new AbortController();
-    const dispatcher = new Agent({ connect: { socketPath: layout.socket('control-plane') } });
+    const agentOfPlane = new Agent();
     let current = settings;
     const agent = runNodeAgent({
       store,
@@ -30,7 +30,7 @@ export async function controllerRole(options: { readonly dir?: string }): Promis
       clock: systemClock,
       logger,
       settings: { shortIds: settings.shortIds },
-      withdrawal: (uid) => withdraw(dispatcher, uid),
+      withdrawal: (uid) => withdraw(agentOfPlane, layout.socket('control-plane'), uid),
       signal: abort.signal,
     });
     const stopFollowing = followSettings(layout, (fresh) => {
@@ -47,21 +47,23 @@ export async function controllerRole(options: { readonly dir?: string }): Promis
       stopFollowing();
       abort.abort();
       await Promise.all([agent, controller]);
-      await dispatcher.close();
+      agentOfPlane.destroy();
     };
   });
 }
 
 /** Asks the control plane whether no gateway leads to the sandbox any more (D12). */
-async function withdraw(dispatcher: Agent, uid: string): Promise<void> {
-  const answer = await request('http://control-plane/withdrawn', {
-    dispatcher,
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ uid }),
+async function withdraw(agent: Agent, socketPath: string, uid: string): Promise<void> {
+  const status = await new Promise<number | undefined>((resolve, reject) => {
+    const headers = { 'content-type': 'application/json' };
+    const call = request({ agent, socketPath, method: 'POST', path: '/withdrawn', headers }, (answer) => {
+      answer.once('error', reject);
+      answer.resume().once('end', () => resolve(answer.statusCode));
+    });
+    call.once('error', reject);
+    call.end(JSON.stringify({ uid }));
   });
-  await answer.body.dump();
-  if (answer.statusCode !== 200) {
-    throw new CodedError('unavailable', `the control plane answered ${answer.statusCode}`);
+  if (status !== 200) {
+    throw new CodedError('unavailable', `the control plane answered ${status}`);
   }
 }

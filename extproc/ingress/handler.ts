@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { joinHostPort } from '../../base/addresses.ts';
 import { counter, gauge } from '../../base/metrics.ts';
-import { METADATA_NAMESPACE } from '../../policy-compiler/ingress-listener.ts';
+import { METADATA_NAMESPACE } from '../../policy-compiler/ingress-names.ts';
 import type { RouteRecord, RouteTable } from '../../world/routes.ts';
 import type { Answer } from '../answer.ts';
 import type { Handler, HandlerContext } from '../exchange.ts';
