@@ -25,6 +25,8 @@ export async function startLocalMode(stage: Stage): Promise<LocalMode> {
   const began = performance.now();
   const { argv, needsPipe } = guarded([
     process.execPath,
+    // As `bin/sandgate` does.
+    '--max-semi-space-size=4',
     MAIN,
     'up',
     '--dir',

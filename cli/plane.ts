@@ -5,6 +5,7 @@ import { isDnsSubdomain } from '../api/names.ts';
 import { joinHostPort } from '../base/addresses.ts';
 import { CodedError, errorText, isCoded } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
+import { keepSmall } from '../base/memory.ts';
 import { findEnvoy } from '../envoy/find.ts';
 import { replacePrivate } from '../identity/files.ts';
 import { openPki } from '../identity/pki-directory.ts';
@@ -46,6 +47,7 @@ type Undo = readonly [what: string, undo: () => Promise<unknown>];
  * `not-ready`.
  */
 export async function runUp(options: UpOptions, logger: Logger): Promise<void> {
+  keepSmall();
   const undo: Undo[] = [];
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {

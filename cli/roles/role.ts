@@ -1,6 +1,8 @@
+import { flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 import { errorText } from '../../base/errors.ts';
 import { createLogger, type Logger } from '../../base/logger.ts';
+import { keepSmall } from '../../base/memory.ts';
 import { type Layout, layoutOf, planeDirectory } from '../../local/layout.ts';
 import { readSettings, type Settings } from '../../local/settings.ts';
 import type { ObjectStore } from '../../store/object-store.ts';
@@ -34,6 +36,7 @@ export async function runRole(
   start: (context: RoleContext) => Promise<() => Promise<void>>,
 ): Promise<void> {
   const logger = createLogger(name);
+  keepSmall();
   const layout = layoutOf(await planeDirectory(options.dir));
   const store = new SocketStore({ path: layout.socket('store'), logger });
   const context: RoleContext = {
@@ -41,7 +44,11 @@ export async function runRole(
     settings: await readSettings(layout.dir),
     store,
     logger,
-    ready: () => void process.stdout.write('{"ready":true}\n'),
+    ready() {
+      process.stdout.write('{"ready":true}\n');
+      // Now and not at its end, which a process that is killed does not see.
+      flushCompileCache();
+    },
   };
   const stop = await start(context).catch((error: unknown) => {
     logger.error({ error: errorText(error) }, 'this role could not start');
