@@ -38,7 +38,7 @@ const SETTINGS: CompilerSettings = {
   tokenJwks: '{"keys":[]}',
   egressSocket: '/run/sandgate/egress.sock',
   gatewayCaFile: '/run/sandgate/ca.crt',
-  resolver: { address: '127.0.0.1', port: 53 },
+  resolver: { address: '127.0.0.1', port: 53, relay: '/nonexistent' },
   originCaFile: '/run/sandgate/roots.pem',
 };
 

@@ -36,8 +36,8 @@ export interface ControlPlaneOptions {
   /** Where the egress gateway listens. */
   readonly egressSocket: string;
   readonly world: WorldSettings;
-  /** TCP resolver that the gateway asks; null: names that are not in `hosts` do not resolve. */
-  readonly resolver: { readonly address: string; readonly port: number } | null;
+  /** TCP resolver that the gateway asks, with its relay's socket; null: names that are not in `hosts` do not resolve. */
+  readonly resolver: CompilerSettings['resolver'];
   /** PEM file of the roots that the gateway verifies origins with. */
   readonly originCaFile: string;
   /** The ingress gateway's resources of a state of the world. */

@@ -15,7 +15,7 @@ export const STATE_DIAL_ADDRESS = 'envoy.network.transport_socket.original_dst_a
 export const STATE_DIAL_HOST = 'envoy.upstream.dynamic_host';
 export const STATE_DIAL_PORT = 'envoy.upstream.dynamic_port';
 
-/** Clusters that exist whatever the policies are: `deny` without endpoints, and `resolver` for the DNS tunnel. */
+/** Clusters that exist whatever the policies are: `deny` without endpoints, and `resolver` for the DNS tunnel, which ends at the relay. */
 export function fixedClusters(settings: CompilerSettings): readonly ResourceJson[] {
   const deny: ClusterJson = {
     name: 'deny',
@@ -27,14 +27,13 @@ export function fixedClusters(settings: CompilerSettings): readonly ResourceJson
   if (resolver === null) {
     return [resourceJson(CLUSTER, 'deny', deny, [])];
   }
-  const socketAddress = { address: resolver.address, portValue: resolver.port };
   const dns: ClusterJson = {
     name: 'resolver',
     type: 'STATIC',
     connectTimeout: '5s',
     loadAssignment: {
       clusterName: 'resolver',
-      endpoints: [{ lbEndpoints: [{ endpoint: { address: { socketAddress } } }] }],
+      endpoints: [{ lbEndpoints: [{ endpoint: { address: { pipe: { path: resolver.relay } } } }] }],
     },
   };
   return [resourceJson(CLUSTER, 'deny', deny, []), resourceJson(CLUSTER, 'resolver', dns, [])];

@@ -18,8 +18,11 @@ export interface CompilerSettings {
   readonly egressSocket: string;
   /** PEM file of the CA by which the gateway verifies sidecars; its own certificate comes as an SDS secret. */
   readonly gatewayCaFile: string;
-  /** TCP DNS resolver of the machine; null: the tunnel has none, and the gateway resolves by the machine's own settings. */
-  readonly resolver: { readonly address: string; readonly port: number } | null;
+  /**
+   * TCP DNS resolver of the machine, which the gateway asks about names that it dials; `relay` is the UNIX socket of the
+   * relay that asks it for sandboxes. Null: the tunnel has none, and the gateway resolves by the machine's own settings.
+   */
+  readonly resolver: { readonly address: string; readonly port: number; readonly relay: string } | null;
   /** Roots by which upstreams are verified. */
   readonly originCaFile: string;
 }

@@ -13,6 +13,7 @@ export const ROOMS = [
   'world',
   'xds',
   'extproc',
+  'dns',
   'control-plane',
   'controller',
   'envoy',

@@ -3,7 +3,10 @@ import { ingressCompiler } from '../../control-plane/ingress-world.ts';
 import { controlPlaneRoutes } from '../../control-plane/routes.ts';
 import { runControlPlane } from '../../control-plane/run.ts';
 import { openPki } from '../../identity/pki-directory.ts';
-import { machineResolver } from '../../local/resolver.ts';
+import type { Layout } from '../../local/layout.ts';
+import { resolverOf } from '../../local/resolver.ts';
+import type { Settings } from '../../local/settings.ts';
+import type { CompilerSettings } from '../../policy-compiler/compilation.ts';
 import { readPlaneRecord } from '../plane-record.ts';
 import { followSettings, originCaFile, ROOT_NAMESPACE, runRole } from './role.ts';
 
@@ -17,7 +20,7 @@ export async function controlPlaneRole(options: { readonly dir?: string }): Prom
       xdsSocket: layout.socket('xds'),
       egressSocket: layout.socket('egress'),
       world: { hosts: settings.hosts, rootNamespace: ROOT_NAMESPACE },
-      resolver: settings.resolver ?? (await machineResolver()),
+      resolver: await tunnelResolver(settings, layout),
       originCaFile: originCaFile(layout),
       compileIngress: ingressCompiler({
         domain: domain ?? settings.domain,
@@ -41,4 +44,10 @@ export async function controlPlaneRole(options: { readonly dir?: string }): Prom
       await plane.close();
     };
   });
+}
+
+/** The resolver with the socket of the relay that the egress processor serves. */
+async function tunnelResolver(settings: Settings, layout: Layout): Promise<CompilerSettings['resolver']> {
+  const resolver = await resolverOf(settings);
+  return resolver === null ? null : { ...resolver, relay: layout.socket('resolver') };
 }

@@ -1,7 +1,9 @@
+import { serveDnsRelay } from '../../dns/relay.ts';
 import { egressHandler } from '../../extproc/egress/handler.ts';
 import { serveExtProc } from '../../extproc/server.ts';
 import { TOKEN_AUDIENCE, TOKEN_ISSUER } from '../../identity/sandbox-token.ts';
 import { TRUST_DOMAIN } from '../../identity/spiffe.ts';
+import { resolverOf } from '../../local/resolver.ts';
 import type { Compilation, CompilerSettings } from '../../policy-compiler/compilation.ts';
 import { createCompiler } from '../../policy-compiler/compile.ts';
 import { World, type WorldView } from '../../world/world.ts';
@@ -22,7 +24,10 @@ const NO_RESOURCES: CompilerSettings = {
   originCaFile: '/nonexistent',
 };
 
-/** The external processor of the egress gateway; it decides from a world of its own, also without a control plane. */
+/**
+ * The external processor of the egress gateway, which decides from a world of its own, also without a control plane; and
+ * the end of the DNS tunnels.
+ */
 export async function egressProcessorRole(options: { readonly dir?: string }): Promise<void> {
   await runRole('egress-processor', options, async ({ layout, settings, store, logger, ready }) => {
     const compiler = createCompiler();
@@ -41,9 +46,13 @@ export async function egressProcessorRole(options: { readonly dir?: string }): P
       handler: egressHandler(() => compilation),
       logger,
     });
+    const resolver = await resolverOf(settings);
+    const relay =
+      resolver === null ? null : await serveDnsRelay({ socketPath: layout.socket('resolver'), resolver, logger });
     ready();
     return async () => {
       stopFollowing();
+      await relay?.close();
       await server.close();
       await world.close();
     };

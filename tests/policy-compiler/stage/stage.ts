@@ -8,6 +8,7 @@ import type { PolicyFacts } from '../../../api/facts.ts';
 import { parseStaticTemplate, renderStaticTemplate } from '../../../api/static-template.ts';
 import { contentHash } from '../../../base/canonical.ts';
 import { silentLogger } from '../../../base/logger.ts';
+import { type DnsRelay, serveDnsRelay } from '../../../dns/relay.ts';
 import { writeBootstrap } from '../../../envoy/bootstrap-common.ts';
 import { egressBootstrap } from '../../../envoy/bootstrap-egress.ts';
 import { sidecarBootstrap } from '../../../envoy/bootstrap-sidecar.ts';
@@ -40,6 +41,7 @@ export class Stage {
   #compilation: Compilation | null = null;
   readonly #envoys: EnvoyProcess[] = [];
   #processor: ExtProcServer | null = null;
+  #relay: DnsRelay | null = null;
   #pods: ChildProcess[] = [];
   #next = 0;
   readonly #waiting = new Map<number, (result: string) => void>();
@@ -72,7 +74,7 @@ export class Stage {
       tokenJwks: publicJwks,
       egressSocket: join(plane.directory, 'egress.sock'),
       gatewayCaFile: plane.pki.caFile,
-      resolver: { address: '127.0.0.1', port: resolverPort },
+      resolver: { address: '127.0.0.1', port: resolverPort, relay: join(plane.directory, 'resolver.sock') },
       originCaFile: roots,
     };
     return new Stage(plane, origins, settings, secrets);
@@ -107,6 +109,8 @@ export class Stage {
       handler: egressHandler(() => this.#compilation),
       logger: silentLogger,
     });
+    const resolver = this.#settings.resolver!;
+    this.#relay = await serveDnsRelay({ socketPath: resolver.relay, resolver, logger: silentLogger });
     const role = await pki.issueRoleCertificate('egress');
     const adminSocket = join(directory, 'egress-admin.sock');
     const bootstrap = egressBootstrap({
@@ -178,7 +182,7 @@ export class Stage {
       gatewaySocket: this.#settings.egressSocket,
       certificate,
     });
-    await this.#start(await writeBootstrap(bootstrap), adminSocket, ['outbound', 'dns', 'dns-tunnel'], enter);
+    await this.#start(await writeBootstrap(bootstrap), adminSocket, ['outbound', 'dns'], enter);
   }
 
   /** Publishes the facts and, with `settle`, waits until both Envoys have acknowledged all of it. */
@@ -256,6 +260,7 @@ export class Stage {
       await once(pod, 'exit');
     }
     await this.#processor?.close();
+    await this.#relay?.close();
     await this.#plane.close();
   }
 }

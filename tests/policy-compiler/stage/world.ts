@@ -60,6 +60,6 @@ export const SETTINGS: CompilerSettings = {
   tokenJwks: '{"keys":[]}',
   egressSocket: '/run/egress.sock',
   gatewayCaFile: '/pki/ca.crt',
-  resolver: { address: '127.0.0.1', port: 53 },
+  resolver: { address: '127.0.0.1', port: 53, relay: '/run/resolver.sock' },
   originCaFile: '/pki/roots.pem',
 };
