@@ -181,10 +181,46 @@ const ANY_V6: AddressRange = { family: 6, address: '::', prefix: 0 };
 
 /** Sorted texts of the ranges that the private ranges do not cover already. */
 function beyondPrivate(ranges: readonly AddressRange[]): readonly string[] {
-  const beyond = ranges.filter(
-    (range) => !PRIVATE_RANGES.some((known) => known.prefix <= range.prefix && rangeContains(known, range.address)),
-  );
+  const beyond = ranges.filter((range) => !PRIVATE_RANGES.some((known) => covers(known, range)));
   return [...new Set(beyond.map(rangeText))].sort();
+}
+
+/**
+ * Whether some connection to a real address could be allowed: only then is the sandbox to learn the addresses of names
+ * that are not listed, and only then do such names leave it (D4).
+ */
+export function reachesAddresses(set: L4Set): boolean {
+  if (set.invalid !== null || !set.governed) {
+    return set.invalid === null;
+  }
+  const refused = [...OWN_RANGES, VIRTUAL, ...(set.linkLocal.length === 0 ? LINK_LOCAL_RANGES : [])];
+  // No connection goes to port 0.
+  return [1, ...portStarts(set).filter((start) => start > 1)].some((port) => {
+    const shut = [...refused];
+    for (const rule of set.rules.filter((candidate) => portsMatch(candidate, port))) {
+      const ranges = rule.peers.flatMap((peer) => (peer.kind === 'range' ? [peer.range] : []));
+      if (rule.action === 'reject') {
+        shut.push(...ranges);
+      } else if (ranges.some((range) => !shut.some((other) => covers(other, range)))) {
+        return true;
+      }
+    }
+    return false;
+  });
+}
+
+function covers(outer: AddressRange, inner: AddressRange): boolean {
+  return outer.prefix <= inner.prefix && rangeContains(outer, inner.address);
+}
+
+/** The first port of each run of ports to which the same rules apply, ascending. */
+function portStarts(set: L4Set): readonly number[] {
+  const starts = new Set([ALL_PORTS.from]);
+  for (const { from, to } of set.rules.flatMap(({ ports }) => ports)) {
+    starts.add(from);
+    starts.add(to + 1);
+  }
+  return [...starts].filter((start) => start <= ALL_PORTS.to).sort((a, b) => a - b);
 }
 
 /** A run of ports for which a name is decided alike. */
@@ -194,14 +230,9 @@ export interface NamePiece extends NameDecision {
 
 /** The decision about a name for every port, as runs in ascending order. */
 export function namePieces(set: L4Set, name: string): readonly NamePiece[] {
-  const starts = new Set([ALL_PORTS.from]);
-  for (const { from, to } of set.rules.flatMap(({ ports }) => ports)) {
-    starts.add(from);
-    starts.add(to + 1);
-  }
-  const sorted = [...starts].filter((start) => start <= ALL_PORTS.to).sort((a, b) => a - b);
-  return sorted.map((from, index) => ({
-    ports: { from, to: (sorted[index + 1] ?? ALL_PORTS.to + 1) - 1 },
+  const starts = portStarts(set);
+  return starts.map((from, index) => ({
+    ports: { from, to: (starts[index + 1] ?? ALL_PORTS.to + 1) - 1 },
     ...decideName(set, name, from),
   }));
 }

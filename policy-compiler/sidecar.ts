@@ -1,7 +1,7 @@
 import { LINK_LOCAL_RANGES, parseRange } from '../base/addresses.ts';
 import { any, type EnvoyJson } from '../proto/resource.ts';
 import { connectionLog } from './access-log.ts';
-import { type L4Set, OWN_RANGES, VIRTUAL } from './l4-set.ts';
+import { type L4Set, OWN_RANGES, reachesAddresses, VIRTUAL } from './l4-set.ts';
 import { allOf, firstOf, type MatcherJson, not, toPorts, toRanges, when } from './matchers.ts';
 import {
   ADS,
@@ -39,7 +39,7 @@ export function sidecarResources(set: L4Set): readonly ResourceJson[] {
     ),
     resourceJson(LISTENER, 'outbound', outbound(set), set.origins, [deny]),
     resourceJson(LISTENER, 'dns', dnsListener(set), set.origins),
-    resourceJson(LISTENER, 'dns-tunnel', dnsTunnel(), []),
+    ...(reachesAddresses(set) ? [resourceJson(LISTENER, DNS_TUNNEL, dnsTunnel(), [])] : []),
   ];
 }
 
@@ -155,10 +155,14 @@ function tunnel(hostname: string): EnvoyJson['envoy.config.listener.v3.Filter'] 
   };
 }
 
+const DNS_TUNNEL = 'dns-tunnel';
 const DNS_PORT = 15053;
 const DNS_TUNNEL_PORT = 15054;
 
-/** Answers listed names with their virtual addresses and asks the gateway's resolver about the rest (D4). */
+/**
+ * Answers listed names with their virtual addresses (D4). The rest is asked at the gateway's resolver only where the
+ * sandbox may connect to some address: elsewhere no answer could be of use, and the name would only leave.
+ */
 function dnsListener(set: L4Set): ListenerJson {
   return {
     name: 'dns',
@@ -178,26 +182,28 @@ function dnsListener(set: L4Set): ListenerJson {
               })),
             },
           },
-          clientConfig: {
-            resolverTimeout: '5s',
-            maxPendingLookups: '256',
-            typedDnsResolverConfig: {
-              name: 'envoy.network.dns_resolver.cares',
-              typedConfig: any('envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig', {
-                resolvers: [{ socketAddress: { address: '127.0.0.1', portValue: DNS_TUNNEL_PORT } }],
-                dnsResolverOptions: { useTcpForDnsLookups: true, noDefaultSearchDomain: true },
-              }),
-            },
-          },
+          ...(reachesAddresses(set) ? { clientConfig: RESOLVED } : {}),
         }),
       },
     ],
   };
 }
 
+const RESOLVED: NonNullable<EnvoyJson['envoy.extensions.filters.udp.dns_filter.v3.DnsFilterConfig']['clientConfig']> = {
+  resolverTimeout: '5s',
+  maxPendingLookups: '256',
+  typedDnsResolverConfig: {
+    name: 'envoy.network.dns_resolver.cares',
+    typedConfig: any('envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig', {
+      resolvers: [{ socketAddress: { address: '127.0.0.1', portValue: DNS_TUNNEL_PORT } }],
+      dnsResolverOptions: { useTcpForDnsLookups: true, noDefaultSearchDomain: true },
+    }),
+  },
+};
+
 function dnsTunnel(): ListenerJson {
   return {
-    name: 'dns-tunnel',
+    name: DNS_TUNNEL,
     address: { socketAddress: { address: '127.0.0.1', portValue: DNS_TUNNEL_PORT } },
     filterChains: [{ name: 'dns', filters: [tunnel(`${DNS_TUNNEL_ADDRESS}:53`)] }],
   };

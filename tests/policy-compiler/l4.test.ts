@@ -114,6 +114,59 @@ test('names (D4)', () => {
   assert.is(decide([traffic('a', [allow([fqdn('x.test')], [{ port: 443 }])])], 'x.test:80', names), 'reject default');
 });
 
+/** Whether names that are not listed are asked at the resolver, by the listeners of the sidecar. */
+function asks(policies: readonly PolicyRecord[], more: Parameters<typeof world>[0] = {}): boolean {
+  const [set] = [...compiled(policies, { names: ['x.test'], ...more }).sidecarSets.values()];
+  const dns = JSON.stringify(set!.find(({ name }) => name === 'dns')!.json);
+  const tunnel = set!.some(({ name }) => name === 'dns-tunnel');
+  assert.is(dns.includes('clientConfig'), tunnel);
+  return tunnel;
+}
+
+test('a name that is not listed leaves the sandbox only where some address can be reached (D4)', () => {
+  const one = (...rules: readonly Rule[]) => asks([traffic('a', rules)]);
+  const everything = cidr('0.0.0.0/0');
+  const anything = reject([everything, cidr('::/0')]);
+  assert.ok(asks([]), 'no policy governs');
+  assert.ok(one(allow([everything])));
+  assert.ok(one(allow([cidr('198.51.100.7')], [{ port: 443 }]), anything));
+  assert.ok(one(allow([fqdn('x.test')]), allow([cidr('fd00::/8')])));
+  assert.ok(one(reject([cidr('10.0.0.0/8')]), allow([cidr('10.0.0.0/7')])));
+  assert.ok(one(reject([everything], [{ port: 80 }]), allow([everything], [{ port: 80, endPort: 81 }])));
+  assert.ok(one(allow([cidr('169.254.169.254')])));
+  assert.ok(one(reject([everything]), allow([cidr('::/0')])));
+  const shut: readonly (readonly Rule[])[] = [
+    [],
+    [anything],
+    [allow([fqdn('x.test')])],
+    [allow([fqdn('x.test')]), anything, allow([everything])],
+    [reject([cidr('10.0.0.0/8')]), allow([cidr('10.1.0.0/16')])],
+    [reject([everything], [{ port: 80, endPort: 90 }]), allow([everything], [{ port: 80 }, { port: 85 }])],
+    [
+      reject(
+        [everything],
+        [
+          { port: 1, endPort: 100 },
+          { port: 101, endPort: 65535 },
+        ],
+      ),
+      allow([everything]),
+    ],
+    [allow([everything], [{ protocol: 'UDP' }])],
+    [allow([cidr('127.0.0.0/8'), cidr('::1'), cidr('240.0.0.0/8'), cidr('169.254.0.0/16')])],
+    [allow([{ service: { name: 'nobody' } }, cidr('10.0.0.300/8')])],
+  ];
+  for (const rules of shut) {
+    assert.not.ok(one(...rules), JSON.stringify(rules));
+  }
+  const bad = { ...policy('SecurityProfile', 'team-a/bad', {}), inForce: null };
+  assert.not.ok(asks([bad], { invalidSpecs: { 'SecurityProfile team-a/bad': { selector: {} } } }));
+  const wild = { rules: [{ name: 'w', match: [{ domains: ['*.x.test'] }], actions: { block: {} } }] };
+  const profile = policy('SecurityProfile', 'team-a/wild', wild);
+  assert.not.ok(asks([profile, traffic('a', [allow([fqdn('x.test')])])]), 'no address under it can be reached');
+  assert.ok(asks([profile]));
+});
+
 test('where an admitted name may not be dialled is a cluster of its own, and per port', () => {
   const rules = [
     reject([cidr('203.0.113.0/24')], [{ port: 443 }]),
