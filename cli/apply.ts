@@ -1,13 +1,12 @@
 import type { Command } from 'commander';
 import type { Condition } from '../api/common.ts';
 import { findCondition } from '../api/conditions.ts';
-import { ANNOTATION_ACCESS_TOKEN, ANNOTATION_IMMUTABLE_HASH, LABEL_SANDBOX_ID } from '../api/labels.ts';
 import type { KubeObject } from '../api/object.ts';
-import { canonicalJson } from '../base/canonical.ts';
-import { CodedError, isCoded } from '../base/errors.ts';
+import { CodedError } from '../base/errors.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 import { POLICY_KINDS } from '../world/records.ts';
-import { checkDocuments, type Document, describe, keyOf, readDocuments } from './documents.ts';
+import { applyObject } from './apply-object.ts';
+import { checkDocuments, type Document, describe, keyOf, readInputs } from './documents.ts';
 import { timeoutMs } from './output.ts';
 import { findTarget, requireRunning, withReadStore, withStore } from './target.ts';
 
@@ -35,7 +34,7 @@ export function registerApply(program: Command): void {
 
 async function apply(options: ApplyOptions): Promise<void> {
   const withinMs = timeoutMs(options.timeout);
-  const documents = (await Promise.all(options.filename.map(readDocuments))).flat();
+  const documents = await readInputs(options.filename);
   checkDocuments(documents);
   const target = await findTarget(options.dir);
   if (options.wait === true) {
@@ -44,82 +43,13 @@ async function apply(options: ApplyOptions): Promise<void> {
   const open = options.dryRun === true ? withReadStore : withStore;
   await open(target, async (store) => {
     for (const document of documents) {
-      const done = await applyOne(store, document, options.dryRun === true);
+      const done = await applyObject(store, document.object, options.dryRun);
       process.stdout.write(`${describe(document.object)} ${done}${options.dryRun === true ? ' (dry run)' : ''}\n`);
     }
     if (options.wait === true && options.dryRun !== true) {
       await waitAll(store, documents, withinMs);
     }
   });
-}
-
-/** What a person writes; the rest of an object is the plane's. */
-function ownPart(object: KubeObject): unknown {
-  const { status: _status, metadata, ...rest } = object;
-  return { ...rest, labels: metadata.labels ?? {}, annotations: metadata.annotations ?? {} };
-}
-
-const ATTEMPTS = 10;
-
-/** Somebody else may change the object between the look and the change: then it is looked at again. */
-async function applyOne(store: ObjectStore, document: Document, dryRun: boolean): Promise<string> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await attemptOne(store, document, dryRun);
-    } catch (error) {
-      const isRace = ['conflict', 'already-exists', 'not-found'].some((code) => isCoded(error, code));
-      if (!isRace || attempt === ATTEMPTS) {
-        throw error;
-      }
-    }
-  }
-}
-
-async function attemptOne(store: ObjectStore, { object }: Document, dryRun: boolean): Promise<string> {
-  const key = keyOf(object);
-  const stored = await store.get(object.kind, key).catch((error: unknown) => {
-    if (isCoded(error, 'not-found')) {
-      return null;
-    }
-    throw error;
-  });
-  const metadata = { ...object.metadata, ...(key.namespace === '' ? {} : { namespace: key.namespace }) };
-  if (stored === null) {
-    if (!dryRun) {
-      await store.create({ ...object, metadata });
-    }
-    return 'created';
-  }
-  const next = merged(stored, { ...object, metadata });
-  if (canonicalJson(ownPart(stored)) === canonicalJson(ownPart(next))) {
-    return 'unchanged';
-  }
-  if (!dryRun) {
-    await store.replace(next);
-  }
-  return 'configured';
-}
-
-/** What the controller writes onto a Sandbox once: a manifest that does not mention it leaves it as it is (D17). */
-const MINTED = {
-  labels: [LABEL_SANDBOX_ID],
-  annotations: [ANNOTATION_ACCESS_TOKEN, ANNOTATION_IMMUTABLE_HASH],
-} as const;
-
-/** The stored object with everything that the manifest says; what it leaves out goes away, but for {@link MINTED}. */
-function merged(stored: KubeObject, object: KubeObject): KubeObject {
-  const { labels: _labels, annotations: _annotations, ...identity } = stored.metadata;
-  const mapOf = (field: 'labels' | 'annotations') => {
-    const minted = object.kind === 'Sandbox' ? (MINTED[field] as readonly string[]) : [];
-    const kept = Object.entries(stored.metadata[field] ?? {}).filter(([key]) => minted.includes(key));
-    const map = { ...Object.fromEntries(kept), ...object.metadata[field] };
-    return Object.keys(map).length === 0 ? {} : { [field]: map };
-  };
-  return {
-    ...object,
-    ...(stored.status === undefined ? {} : { status: stored.status }),
-    metadata: { ...identity, ...mapOf('labels'), ...mapOf('annotations') },
-  };
 }
 
 /** Objects of other kinds are in force once they are stored. */

@@ -3,7 +3,7 @@ import { findKind } from '../api/kinds.ts';
 import { refText } from '../api/object.ts';
 import { CodedError, isCoded } from '../base/errors.ts';
 import type { ObjectKey, ObjectStore } from '../store/object-store.ts';
-import { checkIdentities, keyOf, readDocuments } from './documents.ts';
+import { checkIdentities, keyOf, readInputs } from './documents.ts';
 import { timeoutMs } from './output.ts';
 import { findTarget, withStore } from './target.ts';
 
@@ -66,7 +66,7 @@ async function targets(
   options: DeleteOptions,
 ): Promise<readonly (readonly [string, ObjectKey])[]> {
   if (options.filename !== undefined) {
-    const documents = (await Promise.all(options.filename.map(readDocuments))).flat();
+    const documents = await readInputs(options.filename);
     checkIdentities(documents);
     return documents.map(({ object }) => [object.kind, keyOf(object)] as const);
   }

@@ -1,9 +1,9 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { text as readStream } from 'node:stream/consumers';
-import { LineCounter, parseAllDocuments, type Document as YamlDocument } from 'yaml';
+import { isNode, LineCounter, parseAllDocuments, type Document as YamlDocument } from 'yaml';
 import { kindNamed } from '../api/kinds.ts';
-import type { KubeObject } from '../api/object.ts';
+import { type KubeObject, refText } from '../api/object.ts';
 import { isMap, memberPath } from '../api/schema-check.ts';
 import { validateObject } from '../api/validate.ts';
 import { CodedError, type FieldError } from '../base/errors.ts';
@@ -33,6 +33,14 @@ export async function readDocuments(path: string): Promise<readonly Document[]> 
   const files = info.isDirectory() ? await manifests(path) : [path];
   const found = await Promise.all(files.map(async (file) => parse(file, await readFile(file, 'utf8'))));
   return some(path, found.flat());
+}
+
+/** What `-f` names, one after the other. Throws as {@link readDocuments} does. */
+export async function readInputs(paths: readonly string[]): Promise<readonly Document[]> {
+  if (paths.filter((path) => path === '-').length > 1) {
+    throw new CodedError('usage', '-f - reads standard input, which there is only once');
+  }
+  return (await Promise.all(paths.map(readDocuments))).flat();
 }
 
 /** Input without objects is a mistake: with success, nobody would notice that nothing has been done. */
@@ -70,8 +78,25 @@ function parse(file: string, text: string): Document[] {
     if (value === null || value === undefined) {
       return [];
     }
-    return [{ file, line: lines.linePos(document.range[0]).line, object: value as KubeObject }];
+    const lineOf = (path: readonly unknown[]) => {
+      const node = document.getIn(path, true);
+      return lines.linePos((isNode(node) ? node.range?.[0] : undefined) ?? document.range[0]).line;
+    };
+    return (
+      listItems(value)?.map((item, index) => ({
+        file,
+        line: lineOf(['items', index]),
+        object: item as KubeObject,
+      })) ?? [{ file, line: lines.linePos(document.range[0]).line, object: value as KubeObject }]
+    );
   });
+}
+
+/** The items of a `List` or a `SandboxList` and the like, as other tools print several objects; null for anything else. */
+function listItems(value: unknown): readonly unknown[] | null {
+  const { kind, items } = isMap(value) ? value : {};
+  const isList = typeof kind === 'string' && (kind === 'List' || kindNamed(kind.replace(/List$/, '')) !== undefined);
+  return isList && kind.endsWith('List') && Array.isArray(items) ? items : null;
 }
 
 function plainValue(document: YamlDocument.Parsed, file: string): unknown {
@@ -83,8 +108,8 @@ function plainValue(document: YamlDocument.Parsed, file: string): unknown {
 }
 
 /**
- * Checks every document before anything is stored: what is invalid and what would only be left out are both refused
- * (D2). Throws `invalid` with a line per mistake: file, object, field, reason.
+ * Checks every document before anything is stored: what is invalid, what would only be left out (D2), and an object that
+ * is there twice, are refused. Throws `invalid` with a line per mistake: file, object, field, reason.
  */
 export function checkDocuments(documents: readonly Document[]): void {
   refuse(documents, (object) => {
@@ -98,6 +123,18 @@ function refuse(documents: readonly Document[], check: (object: KubeObject) => r
     check(object).map(({ path, reason }) =>
       [`${file}:${line}`, describe(object), path, reason].filter((part) => part !== '').join(': '),
     ),
+  );
+  if (lines.length > 0) {
+    throw new CodedError('invalid', lines.join('\n'));
+  }
+  refuseTwins(documents);
+}
+
+/** Of an object that is there twice, nobody could say which form is meant. */
+function refuseTwins(documents: readonly Document[]): void {
+  const twins = Map.groupBy(documents, ({ object }) => refText({ kind: object.kind, ...keyOf(object) }));
+  const lines = [...twins].flatMap(([name, [first, ...others]]) =>
+    others.map(({ file, line }) => `${file}:${line}: ${name}: is already at ${first!.file}:${first!.line}`),
   );
   if (lines.length > 0) {
     throw new CodedError('invalid', lines.join('\n'));

@@ -16,6 +16,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   up: async () => (await import('./up.ts')).registerUp,
   apply: async () => (await import('./apply.ts')).registerApply,
   delete: async () => (await import('./delete.ts')).registerDelete,
+  diff: async () => (await import('./diff.ts')).registerDiff,
   get: async () => (await import('./get.ts')).registerGet,
   pause,
   resume: pause,

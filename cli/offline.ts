@@ -16,6 +16,7 @@ import { createCompiler, listedNames } from '../policy-compiler/compile.ts';
 import { type DirectoryStore, openDirectoryStore } from '../store/directory.ts';
 import type { Problem } from '../store/manifest-index.ts';
 import { ManifestStore } from '../store/manifest-store.ts';
+import type { ObjectStore } from '../store/object-store.ts';
 import { allocateVirtualAddresses } from '../world/virtual-addresses.ts';
 import { World } from '../world/world.ts';
 import { ROOT_NAMESPACE } from './roles/role.ts';
@@ -31,8 +32,25 @@ export interface OfflinePlane extends Pick<Published, 'compilation' | 'ingress' 
  * virtual addresses are then those that a first start would give, and equal creation times leave the order to the names.
  */
 export async function offlinePlane(dir: string): Promise<OfflinePlane> {
-  const settings = await readSettings(dir);
   const store = await openToRead(dir);
+  try {
+    const compiledStore = await compileStore(dir, store);
+    return { ...compiledStore, problems: store instanceof ManifestStore ? store.problems : store.problems() };
+  } finally {
+    await store.close();
+  }
+}
+
+/**
+ * Compiles the objects of a store with the settings of a directory. Names without a virtual address get the next ones
+ * after those that the store and `known` have. Throws `range-exhausted`.
+ */
+export async function compileStore(
+  dir: string,
+  store: ObjectStore,
+  known: Readonly<Record<string, string>> = {},
+): Promise<Pick<Published, 'compilation' | 'ingress' | 'world'>> {
+  const settings = await readSettings(dir);
   const world = new World({
     store,
     settings: { hosts: settings.hosts, rootNamespace: ROOT_NAMESPACE },
@@ -40,23 +58,21 @@ export async function offlinePlane(dir: string): Promise<OfflinePlane> {
   });
   try {
     const view = await world.ready();
-    const virtualAddresses = allocateVirtualAddresses(view.facts.virtualAddresses, listedNames(view.facts));
-    const known = { ...view, facts: { ...view.facts, virtualAddresses } };
-    const layout = layoutOf(dir);
+    const given = { ...known, ...view.facts.virtualAddresses };
+    const virtualAddresses = allocateVirtualAddresses(given, listedNames(view.facts));
+    const whole = { ...view, facts: { ...view.facts, virtualAddresses } };
     const compileIngress = ingressCompiler({
       domain: settings.domain,
-      ingressSocket: layout.socket('ingress'),
+      ingressSocket: layoutOf(dir).socket('ingress'),
       publicPort: 8080,
     });
     return {
-      compilation: createCompiler({ scanMcp }).compile(known.facts, compilerSettings(dir)),
-      ingress: compileIngress(known),
-      world: known,
-      problems: store instanceof ManifestStore ? store.problems : store.problems(),
+      compilation: createCompiler({ scanMcp }).compile(whole.facts, compilerSettings(dir)),
+      ingress: compileIngress(whole),
+      world: whole,
     };
   } finally {
     await world.close();
-    await store.close();
   }
 }
 

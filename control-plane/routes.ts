@@ -118,7 +118,8 @@ export function compiled({ compilation, ingress }: Pick<Published, 'compilation'
   };
 }
 
-function printed(made: ResourceJson): PrintedResource {
+/** One resource as it may be printed. */
+export function printed(made: ResourceJson): PrintedResource {
   const { type, name, sensitive } = made;
   return { type, name, resource: sensitive ? '[redacted]' : encoded(made).json };
 }

@@ -23,7 +23,7 @@ export class ManifestStore extends MemoryStore {
 
   /** Throws `unavailable` for a directory that cannot be read. */
   constructor(directory: string, kinds: KindLookup) {
-    super({ kinds, clock: new ManualClock(0), uid: uidOf });
+    super({ kinds, clock: new ManualClock(0), uid: nameUid });
     const sink: ConstructorParameters<typeof ManifestReader>[2] = {
       put: ({ form, finalizers }) => {
         const metadata = finalizers.length === 0 ? form.metadata : { ...form.metadata, finalizers };
@@ -46,7 +46,8 @@ export class ManifestStore extends MemoryStore {
   }
 }
 
-function uidOf(object: KubeObject): string {
+/** A uid that follows from kind and name, for objects that no plane has given one. */
+export function nameUid(object: KubeObject): string {
   const hash = contentHash(objectKey(object), 32);
   return [hash.slice(0, 8), hash.slice(8, 12), hash.slice(12, 16), hash.slice(16, 20), hash.slice(20)].join('-');
 }

@@ -85,6 +85,32 @@ objects('input without objects is an error and not a success', async () => {
   assert.match(stderr, /^error: standard input: .*no objects/);
 });
 
+objects('the items of a List are objects like others, each named by its own line', async () => {
+  const item = (name: string, action: string) =>
+    `- apiVersion: agents.kruise.io/v1alpha1\n  kind: TrafficPolicy\n  metadata: { name: ${name} }\n  spec: { selector: {}, egress: { rules: [{ action: ${action}, to: [{ fqdn: a.test }] }] } }\n`;
+  const list = (kind: string, action: string) =>
+    `apiVersion: v1\nkind: ${kind}\nitems:\n${item('one', 'allow')}${item('two', action)}`;
+  const bad = await on(['apply', '-f', '-'], list('List', 'maybe'));
+  assert.is(bad.status, 1);
+  assert.match(bad.stderr, /^error: standard input:8: TrafficPolicy default\/two: spec\.egress\.rules\[0\]\.action/);
+  const good = await on(['apply', '-f', '-'], list('TrafficPolicyList', 'reject'));
+  assert.is(good.stdout, 'TrafficPolicy default/one created\nTrafficPolicy default/two created\n', good.stderr);
+  assert.is((await on(['delete', '-f', '-'], list('List', 'allow'))).status, 0);
+});
+
+objects('an object that is there twice is refused, with both places', async () => {
+  for (const command of ['apply', 'delete']) {
+    const { status, stderr } = await on([command, '-f', '-'], `${policy('')}---\n${policy('')}`);
+    assert.is(status, 1, command);
+    assert.is(
+      stderr,
+      'error: standard input:7: TrafficPolicy default/egress: is already at standard input:1\n',
+      command,
+    );
+  }
+  assert.equal(Object.keys(await contents(plane())), ['sandgate.yaml']);
+});
+
 objects('what get prints in place of a secret is never stored as its value', async () => {
   const secret = 'apiVersion: v1\nkind: Secret\nmetadata: { name: key }\nstringData: { k: value-of-k }\n';
   const token = 'annotations: { agents.kruise.io/runtime-access-token: 0123456789abcdef0123456789abcdef }';

@@ -69,6 +69,15 @@ running('apply leaves token, id, status, finalizers and uid of a Sandbox as they
   assert.equal(after.status, { phase: 'Running' });
 });
 
+running('apply of a manifest that says nothing of a pause does not end it', async () => {
+  await plane.store.create(sandbox({}, { paused: true }));
+  const silent = await apply(sandbox());
+  assert.is(silent.stdout, 'Sandbox default/demo unchanged\n', silent.stderr);
+  const awake = await apply(sandbox({}, { paused: false }));
+  assert.is(awake.stdout, 'Sandbox default/demo configured\n', awake.stderr);
+  assert.is(((await plane.store.get('Sandbox', key)) as unknown as Sandbox).spec?.paused, false);
+});
+
 running('apply goes on when somebody else changes the object in between', async () => {
   await plane.store.create(policy());
   let turns = 0;
