@@ -68,11 +68,15 @@ export function ingressHandler(options: IngressHandlerOptions): Handler {
     if (route.state === 'running') {
       return forward(route, mapping, 'x-miss');
     }
+    if (!route.wakeOnTraffic || route.ended) {
+      return refuse(notRunning(mapping.id), head);
+    }
     // Between its resume and its readiness a sandbox looks dead; whoever comes then joins the wake that is under way.
-    const isWakeable = route.wakeOnTraffic && !route.ended && (route.resting || options.waker.isWaking(route.uid));
-    return isWakeable
-      ? hold({ waker: options.waker, held, probe }, head, context, mapping, route)
-      : refuse(notRunning(mapping.id), head);
+    if (route.resting || options.waker.isWaking(route.uid)) {
+      return hold({ waker: options.waker, held, probe }, head, context, mapping, route);
+    }
+    // Upgrading and the like: not running, and no resume would change it (ingress-gateway §4.2).
+    return refuse(route.state === 'paused' ? WAKE_FAILED : notRunning(mapping.id), head);
   };
 }
 

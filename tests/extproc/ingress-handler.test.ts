@@ -141,6 +141,14 @@ test('states are told to who may enter', async () => {
   assert.is(await refused({ tombstone: 'another' }), UNAUTHORIZED);
 });
 
+test('a wake rule does not wake what is being upgraded: it may be there later, or says that it is not', async () => {
+  const upgrading = route({ state: 'paused', resting: false, asleep: false });
+  const before = wakes;
+  assert.is(await refused({ route: upgrading }), '503 sandbox wake failed');
+  assert.is(await refused({ route: { ...upgrading, wakeOnTraffic: false } }), '502 healthy sandbox not found: abc');
+  assert.is(wakes, before);
+});
+
 test('ports outside the range and requests for nobody are refused', async () => {
   for (const authority of ['0-abc.x', '65536-abc.x', '99999-abc.x']) {
     assert.is(await refused({ route: route(), authority }), '400 invalid sandbox port');
