@@ -96,7 +96,7 @@ export class ControlPlane {
       clients: () => this.clients(),
     });
     this.plane = new Plane({
-      compiler: createCompiler({ scanMcp, encodes: true }),
+      compiler: createCompiler({ scanMcp, resources: 'bytes' }),
       settings: () => this.#settings!,
       compileIngress: options.compileIngress,
       secrets: this.#secrets,

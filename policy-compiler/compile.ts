@@ -31,9 +31,14 @@ import { type Chain, chainsOf } from './sidecar-chains.ts';
 export interface CompilerOptions {
   /** Reads MCP bodies for `explain`; without it a request with a body that a policy must read is an error. */
   readonly scanMcp?: McpScan;
-  /** Encodes every resource of the gateway as it is made, so that its JSON form is gone before the next one is there. */
-  readonly encodes?: boolean;
+  readonly resources?: Resources;
 }
+
+/**
+ * What becomes of Envoy resources. `bytes`: those of the gateway are encoded as they are made, so that the JSON form of
+ * one is gone before the next one is there. `none`: there are none, for whoever only evaluates.
+ */
+export type Resources = 'json' | 'bytes' | 'none';
 
 export interface Compiler {
   /** A pure function of its arguments: equal facts give equal bytes, whatever was compiled before. */
@@ -58,7 +63,7 @@ function namesOf(facts: PolicyFacts, plans: Iterable<Plan>): readonly string[] {
 
 /** A compiler that remembers what it made, so that a small change costs little. */
 export function createCompiler(options: CompilerOptions = {}): Compiler {
-  const memory = new Memory(options.encodes ?? false);
+  const memory = new Memory(options.resources ?? 'json');
   return { compile: (facts, settings) => compileWorld(facts, settings, memory, options.scanMcp ?? null) };
 }
 
@@ -73,16 +78,16 @@ class Memory {
   scopes: ReadonlyMap<string, Scopes> = new Map();
   readonly sidecars = new Memo<{ readonly chains: readonly Chain[]; readonly resources: readonly ResourceJson[] }>();
   readonly #sorted = new WeakMap<readonly SandboxFacts[], readonly SandboxFacts[]>();
-  readonly #encodes: boolean;
+  readonly wanted: Resources;
   #settings = '';
 
-  constructor(encodes: boolean) {
-    this.#encodes = encodes;
+  constructor(wanted: Resources) {
+    this.wanted = wanted;
   }
 
   /** A resource that was made anew. */
   keep<R extends ResourceJson>(made: R): R {
-    return this.#encodes ? encoded(made) : made;
+    return this.wanted === 'bytes' ? encoded(made) : made;
   }
 
   /** Resources depend on the settings as a whole. */
@@ -127,9 +132,10 @@ function compileWorld(
   );
   const groups = groupsOf(plans.values());
   const distinct = groups.map(({ plan }) => plan);
-  const gateway = gatewayResources(distinct, settings, memory);
-  const scopes = scopesOf(plans, memory);
-  const sidecars = sidecarSets(distinct, memory);
+  const resources = memory.wanted !== 'none';
+  const gateway = resources ? gatewayResources(distinct, settings, memory) : [];
+  const scopes = resources ? scopesOf(plans, memory) : [];
+  const sidecars = sidecarSets(resources ? distinct : [], memory);
   const compilation: Compilation = {
     egress: merged(
       [...gateway].sort(byTypeAndName),

@@ -9,10 +9,7 @@ import { createCompiler } from '../../policy-compiler/compile.ts';
 import { World, type WorldView } from '../../world/world.ts';
 import { followSettings, ROOT_NAMESPACE, runRole } from './role.ts';
 
-/**
- * The settings of the compiler that only shape Envoy resources, which this role never makes: it compiles lazily and
- * evaluates alone.
- */
+/** The settings of the compiler only shape Envoy resources, which this role never makes: it evaluates alone. */
 const NO_RESOURCES: CompilerSettings = {
   trustDomain: TRUST_DOMAIN,
   tokenIssuer: TOKEN_ISSUER,
@@ -30,7 +27,7 @@ const NO_RESOURCES: CompilerSettings = {
  */
 export async function egressProcessorRole(options: { readonly dir?: string }): Promise<void> {
   await runRole('egress-processor', options, async ({ layout, settings, store, logger, ready }) => {
-    const compiler = createCompiler();
+    const compiler = createCompiler({ resources: 'none' });
     let compilation: Compilation | null = null;
     const world = new World({ store, settings: { hosts: settings.hosts, rootNamespace: ROOT_NAMESPACE }, logger });
     const update = (view: WorldView) => {

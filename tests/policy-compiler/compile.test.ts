@@ -112,7 +112,7 @@ test('every resource encodes', () => {
 });
 
 test('a resource that is encoded says the same as before, and encodes to the same bytes as a new one', () => {
-  const early = all(createCompiler({ encodes: true }).compile(large(), SETTINGS));
+  const early = all(createCompiler({ resources: 'bytes' }).compile(large(), SETTINGS));
   const late = all(createCompiler().compile(large(), SETTINGS));
   for (const [index, { type, name, json, bytes, version }] of late.entries()) {
     const encoded = early[index]!;
@@ -123,6 +123,19 @@ test('a resource that is encoded says the same as before, and encodes to the sam
     assert.equal(resource(type, json), bytes);
     assert.equal(resource(type, encoded.json), bytes, name);
     assert.is(canonicalJson(encoded), canonicalJson(late[index]), name);
+  }
+});
+
+test('a compiler without resources decides the same', () => {
+  const facts = large();
+  const [whole, none] = [createCompiler(), createCompiler({ resources: 'none' })].map((compiler) =>
+    compiler.compile(facts, SETTINGS),
+  );
+  assert.equal(all(none!), []);
+  for (const { uid } of facts.sandboxes) {
+    assert.ok(whole!.policySetOf(uid) !== null);
+    assert.is(canonicalJson(none!.policySetOf(uid)), canonicalJson(whole!.policySetOf(uid)), uid);
+    assert.equal(none!.subjects.get(uid), whole!.subjects.get(uid));
   }
 });
 
