@@ -1,6 +1,6 @@
 import type { FieldError } from '../base/errors.ts';
 import { refusedFields } from './field-classes.ts';
-import type { Findings } from './findings.ts';
+import { type Findings, NO_FINDINGS } from './findings.ts';
 import { metadataErrors } from './metadata.ts';
 import type { KubeObject } from './object.ts';
 import type { PodSpec } from './pod.ts';
@@ -35,12 +35,12 @@ export function checkObject(kind: CheckedKind, object: KubeObject): Findings {
   const defaulted = withDefaults(shape, content) as { readonly spec?: unknown };
   const malformed = checkSchema(shape, defaulted);
   if (malformed.length > 0) {
-    return { invalid: [...invalid, ...malformed], omitted: [] };
+    return { ...NO_FINDINGS, invalid: [...invalid, ...malformed] };
   }
   const found = checkMeaning(kind.kind, defaulted, isMap(object.metadata) ? object : null);
   return {
+    ...found,
     invalid: [...invalid, ...refusedFields(kind.kind, defaulted.spec), ...found.invalid],
-    omitted: found.omitted,
   };
 }
 
@@ -62,25 +62,23 @@ function contentSchema(schema: StructuralSchema): StructuralSchema {
   return content;
 }
 
-const NOTHING: Findings = { invalid: [], omitted: [] };
-
 function checkMeaning(kind: string, content: { readonly spec?: unknown }, object: KubeObject | null): Findings {
   const { spec } = content;
   switch (kind) {
     case 'TrafficPolicy':
     case 'GlobalTrafficPolicy':
-      return spec === undefined ? NOTHING : checkTrafficPolicy(spec as TrafficPolicySpec);
+      return spec === undefined ? NO_FINDINGS : checkTrafficPolicy(spec as TrafficPolicySpec);
     case 'SecurityProfile':
     case 'GlobalSecurityProfile':
-      return spec === undefined ? NOTHING : checkSecurityProfile(spec as SecurityProfileSpec);
+      return spec === undefined ? NO_FINDINGS : checkSecurityProfile(spec as SecurityProfileSpec);
     case 'Sandbox':
-      return object === null ? NOTHING : checkSandbox(spec as SandboxSpec, object.metadata);
+      return object === null ? NO_FINDINGS : checkSandbox(spec as SandboxSpec, object.metadata);
     case 'Pod':
-      return { invalid: podErrors(spec as PodSpec), omitted: [] };
+      return { ...NO_FINDINGS, invalid: podErrors(spec as PodSpec) };
     case 'Secret':
-      return { invalid: secretErrors(content), omitted: [] };
+      return { ...NO_FINDINGS, invalid: secretErrors(content) };
     default:
-      return NOTHING;
+      return NO_FINDINGS;
   }
 }
 

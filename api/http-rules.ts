@@ -82,6 +82,21 @@ export function pathOfNoRequest(value: string): string | null {
     : `${JSON.stringify(value)} must be written as it is sent: escaped (%20), and without a fragment`;
 }
 
+/** Why no header's value can be, or begin with, this text, or null when one can: values arrive without white space around. */
+export function headerOfNoRequest(value: string, isPrefix: boolean): string | null {
+  if (!/^[\t\x20-\x7e]*$/.test(value)) {
+    return 'must be ASCII without control characters: other bytes of a header are read in different ways';
+  }
+  return value.trimStart() === value && (isPrefix || value.trimEnd() === value)
+    ? null
+    : `${JSON.stringify(value)} must not have white space around it: it is no part of a header's value`;
+}
+
+/** Why a regular expression for a path or a header cannot mean what it says, or null when it can. */
+export function regexOfNoText(source: string): string | null {
+  return /^[\x20-\x7e]*$/.test(source) ? null : 'must be ASCII, as paths and headers are compared';
+}
+
 /** The form in which an `fqdn` peer is compared: trimmed, one trailing dot removed, lower case (egress-policy §2.2). */
 export function canonicalFqdn(fqdn: string): string {
   return fqdn.trim().replace(/\.$/, '').toLowerCase();

@@ -1,6 +1,6 @@
 import type { FieldError } from '../base/errors.ts';
 import { parseDuration } from './duration.ts';
-import type { Findings } from './findings.ts';
+import { type Findings, NO_FINDINGS } from './findings.ts';
 import {
   ANNOTATION_AGENT_NAME,
   ANNOTATION_CSI_VOLUMES,
@@ -37,7 +37,7 @@ export function checkSandbox(spec: SandboxSpec, metadata: ObjectMeta): Findings 
     invalid.push({ path, reason: `${JSON.stringify(timeout)} is no duration such as 300s, 10m or 1h30m` });
   }
   invalid.push(...templateErrors(spec.template));
-  return { invalid, omitted: [] };
+  return { ...NO_FINDINGS, invalid };
 }
 
 /** What is wrong with a pod template, whatever it is. An absent one is no error here (crds §2.1). */

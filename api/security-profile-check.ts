@@ -1,13 +1,15 @@
 import type { FieldError } from '../base/errors.ts';
 import { errorText } from '../base/errors.ts';
 import { compileRegex } from '../base/regex.ts';
-import type { Findings } from './findings.ts';
+import { type Findings, NO_FINDINGS } from './findings.ts';
 import {
   domainProblem,
   domainWithoutHosts,
   headerNameProblem,
+  headerOfNoRequest,
   headerValueProblem,
   pathOfNoRequest,
+  regexOfNoText,
 } from './http-rules.ts';
 import type {
   ApiKeySettings,
@@ -24,26 +26,60 @@ import { parseStaticTemplate } from './static-template.ts';
 export function checkSecurityProfile(spec: SecurityProfileSpec): Findings {
   const invalid = selectorErrors(spec.selector, 'spec.selector');
   const omitted: FieldError[] = [];
+  const warnings: FieldError[] = [];
   for (const [index, rule] of (spec.rules ?? []).entries()) {
     const path = `spec.rules[${index}]`;
-    omitted.push(...rule.match.flatMap((clause, at) => unmatchable(clause, `${path}.match[${at}]`)));
+    // Left out, such an alternative of a rule that stops requests would make it weaker than it reads.
+    const level = isRestrictive(rule.actions) ? invalid : omitted;
+    level.push(...rule.match.flatMap((clause, at) => unmatchable(clause, `${path}.match[${at}]`)));
+    warnings.push(...withoutEffect(rule.actions, `${path}.actions`));
     invalid.push(...rule.match.flatMap((clause, at) => clauseErrors(clause, `${path}.match[${at}]`)));
     invalid.push(...actionErrors(rule.actions, `${path}.actions`));
   }
-  return { invalid, omitted };
+  return { ...NO_FINDINGS, invalid, omitted, warnings };
+}
+
+/** Whether the rule can stop a request (docs/egress-semantics.md 10). */
+function isRestrictive({ bypass, block, mcpToolPolicy }: RuleActions): boolean {
+  return bypass !== true && (block !== undefined || mcpToolPolicy !== undefined);
+}
+
+/** What a rule says and, by the specification, does not do (egress-policy §3.3, §4). */
+function withoutEffect(actions: RuleActions, path: string): FieldError[] {
+  const { bypass, block, mcpToolPolicy } = actions;
+  const warnings: FieldError[] = [];
+  if (Object.values(actions).every((action) => action === undefined || action === false)) {
+    warnings.push({ path, reason: 'the rule does nothing: it has no action' });
+  }
+  for (const [name, action] of Object.entries({ block, mcpToolPolicy })) {
+    if (bypass === true && action !== undefined) {
+      const reason = 'has no effect: bypass of the same rule comes first and lets the request through';
+      warnings.push({ path: `${path}.${name}`, reason });
+    }
+  }
+  for (const [index, { method, action }] of (mcpToolPolicy?.rules ?? []).entries()) {
+    if (action === 'deny' && method !== 'tools/call') {
+      const reason = `has no effect: only tools/call is governed, every ${JSON.stringify(method)} passes`;
+      warnings.push({ path: `${path}.mcpToolPolicy.rules[${index}].method`, reason });
+    }
+  }
+  return warnings;
 }
 
 /**
- * Alternatives that hold for no request. What is written there is not carried out, and a rule that stops requests would
- * be weaker than it reads.
+ * Conditions that hold for no request: what is written there is not carried out.
  */
-function unmatchable({ domains, paths = [], schemes = [] }: MatchClause, path: string): FieldError[] {
+function unmatchable({ domains, paths = [], schemes = [], headers = [] }: MatchClause, path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, domain] of domains.entries()) {
     push(errors, `${path}.domains[${index}]`, domainProblem(domain) === null ? domainWithoutHosts(domain) : null);
   }
   for (const [index, { type, value }] of paths.entries()) {
-    push(errors, `${path}.paths[${index}].value`, type === 'Regex' ? null : pathOfNoRequest(value));
+    push(errors, `${path}.paths[${index}].value`, type === 'Regex' ? regexOfNoText(value) : pathOfNoRequest(value));
+  }
+  for (const [index, { type, value }] of headers.entries()) {
+    const problem = type === 'Regex' ? regexOfNoText(value) : headerOfNoRequest(value, type === 'Prefix');
+    push(errors, `${path}.headers[${index}].value`, problem);
   }
   for (const [index, scheme] of schemes.entries()) {
     const isKnown = ['http', 'https'].includes(scheme.toLowerCase());

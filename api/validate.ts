@@ -1,5 +1,5 @@
 import { checkObject } from './check.ts';
-import type { Findings } from './findings.ts';
+import { type Findings, NO_FINDINGS } from './findings.ts';
 import { kindNamed } from './kinds.ts';
 import type { KubeObject } from './object.ts';
 import { isMap } from './schema-check.ts';
@@ -10,13 +10,13 @@ import { isMap } from './schema-check.ts';
  */
 export function validateObject(object: unknown): Findings {
   if (!isMap(object)) {
-    return { invalid: [{ path: '', reason: 'must be an object' }], omitted: [] };
+    return { ...NO_FINDINGS, invalid: [{ path: '', reason: 'must be an object' }] };
   }
   const kind = typeof object['kind'] === 'string' ? kindNamed(object['kind']) : undefined;
   if (kind === undefined) {
     const reason =
       object['kind'] === undefined ? 'is required' : `${JSON.stringify(object['kind'])} is an unknown kind`;
-    return { invalid: [{ path: 'kind', reason }], omitted: [] };
+    return { ...NO_FINDINGS, invalid: [{ path: 'kind', reason }] };
   }
   return checkObject(kind, object as unknown as KubeObject);
 }

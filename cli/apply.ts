@@ -6,7 +6,7 @@ import { CodedError } from '../base/errors.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 import { POLICY_KINDS } from '../world/records.ts';
 import { applyObject } from './apply-object.ts';
-import { checkDocuments, type Document, describe, keyOf, readInputs } from './documents.ts';
+import { checkDocuments, type Document, describe, keyOf, readInputs, warningsOf } from './documents.ts';
 import { timeoutMs } from './output.ts';
 import { findTarget, requireRunning, withReadStore, withStore } from './target.ts';
 
@@ -36,6 +36,9 @@ async function apply(options: ApplyOptions): Promise<void> {
   const withinMs = timeoutMs(options.timeout);
   const documents = await readInputs(options.filename);
   checkDocuments(documents);
+  for (const warning of warningsOf(documents)) {
+    process.stderr.write(`${warning}\n`);
+  }
   const target = await findTarget(options.dir);
   if (options.wait === true) {
     requireRunning(target);

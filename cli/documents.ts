@@ -118,16 +118,25 @@ export function checkDocuments(documents: readonly Document[]): void {
   });
 }
 
+/** A line for everything that is well-formed and has no effect. */
+export function warningsOf(documents: readonly Document[]): readonly string[] {
+  return linesOf(documents, (object) => validateObject(object).warnings).map((line) => `warning: ${line}`);
+}
+
 function refuse(documents: readonly Document[], check: (object: KubeObject) => readonly FieldError[]): void {
-  const lines = documents.flatMap(({ file, line, object }) =>
-    check(object).map(({ path, reason }) =>
-      [`${file}:${line}`, describe(object), path, reason].filter((part) => part !== '').join(': '),
-    ),
-  );
+  const lines = linesOf(documents, check);
   if (lines.length > 0) {
     throw new CodedError('invalid', lines.join('\n'));
   }
   refuseTwins(documents);
+}
+
+function linesOf(documents: readonly Document[], check: (object: KubeObject) => readonly FieldError[]): string[] {
+  return documents.flatMap(({ file, line, object }) =>
+    check(object).map(({ path, reason }) =>
+      [`${file}:${line}`, describe(object), path, reason].filter((part) => part !== '').join(': '),
+    ),
+  );
 }
 
 /** Of an object that is there twice, nobody could say which form is meant. */

@@ -5,7 +5,7 @@ import { type KubeObject, refOf, refText } from '../api/object.ts';
 import { validateObject } from '../api/validate.ts';
 import { canonicalJson } from '../base/canonical.ts';
 import type { Clock } from '../base/clock.ts';
-import { errorText, isCoded } from '../base/errors.ts';
+import { errorText, type FieldError, isCoded } from '../base/errors.ts';
 import type { Logger } from '../base/logger.ts';
 import type { Finding } from '../policy-compiler/output.ts';
 import type { ObjectStore } from '../store/object-store.ts';
@@ -78,25 +78,38 @@ function programmed(state: PolicyState, progress: Progress, invalid: boolean): C
 
 /** One condition per type of finding; the bad ones come first, their texts together. */
 function findingConditions({ object, findings }: PolicyState): readonly ConditionValue[] {
-  const omitted = omittedParts(object);
-  const types = [...new Set([...findings.map(({ type }) => type), ...(omitted.length > 0 ? ['Enforceable'] : [])])];
+  const { omitted, warned } = uselessParts(object);
+  const own = [...omitted, ...warned];
+  const types = [...new Set([...findings.map(({ type }) => type), ...(own.length > 0 ? ['Enforceable'] : [])])];
   return types.sort().map((type) => {
     const bad = findings.filter((finding) => finding.type === type && finding.status === 'False');
-    const texts = [...bad.map(({ message }) => message), ...(type === 'Enforceable' ? omitted : [])];
+    const texts = [...bad.map(({ message }) => message), ...(type === 'Enforceable' ? own : [])];
     return texts.length === 0
       ? { type, status: 'True', reason: type }
-      : { type, status: 'False', reason: bad[0]?.reason ?? 'RulesOmitted', message: texts.join('; ') };
+      : {
+          type,
+          status: 'False',
+          reason: bad[0]?.reason ?? (omitted.length > 0 ? 'RulesOmitted' : 'NoEffect'),
+          message: texts.join('; '),
+        };
   });
 }
 
-const omittedKnown = new WeakMap<KubeObject, readonly string[]>();
+interface UselessParts {
+  readonly omitted: readonly string[];
+  readonly warned: readonly string[];
+}
 
-/** What of a stored object is left out (D2), worked out once an object. */
-function omittedParts(object: KubeObject): readonly string[] {
-  let parts = omittedKnown.get(object);
+const uselessKnown = new WeakMap<KubeObject, UselessParts>();
+
+/** What of a stored object is left out (D2) or has no effect, worked out once an object. */
+function uselessParts(object: KubeObject): UselessParts {
+  let parts = uselessKnown.get(object);
   if (parts === undefined) {
-    parts = validateObject(object).omitted.map(({ path, reason }) => `${path}: ${reason}`);
-    omittedKnown.set(object, parts);
+    const { omitted, warnings } = validateObject(object);
+    const text = ({ path, reason }: FieldError) => `${path}: ${reason}`;
+    parts = { omitted: omitted.map(text), warned: warnings.map(text) };
+    uselessKnown.set(object, parts);
   }
   return parts;
 }

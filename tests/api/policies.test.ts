@@ -85,7 +85,7 @@ const good: readonly [string, KubeObject][] = [
       queryParams: [{ name: 'q', type: 'Prefix', value: 'x' }],
     }),
   ],
-  ['block and bypass', profile({ actions: { block: { statusCode: 451, body: '' }, bypass: false } })],
+  ['block without bypass', profile({ actions: { block: { statusCode: 451, body: '' }, bypass: false } })],
   [
     'MCP with the default action',
     profile({ actions: { mcpToolPolicy: { rules: [{ method: 'tools/call', action: 'allow' }] } } }),
@@ -97,10 +97,15 @@ const good: readonly [string, KubeObject][] = [
 
 for (const [name, object] of good) {
   test(`valid: ${name}`, () => {
-    assert.deepEqual(validateObject(object), { invalid: [], omitted: [] });
+    const found = validateObject(object);
+    assert.deepEqual([...found.invalid, ...found.omitted], []);
     assert.deepEqual(kindNamed(object.kind)!.validate(object), []);
   });
 }
+
+/** An action that cannot stop a request; with `block` in its place the same conditions make an object invalid. */
+const harmless = { headerManipulation: { remove: ['x-a'] } };
+const mcp = { mcpToolPolicy: { rules: [{ method: 'tools/call', action: 'deny' }] } };
 
 const omitted: readonly [KubeObject, string, RegExp][] = [
   [
@@ -110,6 +115,21 @@ const omitted: readonly [KubeObject, string, RegExp][] = [
   ],
   [egress({ action: 'allow', ports: [{ port: 443 }] }), `${RULE}.to`, /is required/],
   [egress({ action: 'allow', to: [] }), `${RULE}.to`, /is required/],
+  [
+    egress({ action: 'allow', to: [{ service: { name: 'No Such' } }] }),
+    `${RULE}.to[0].service.name`,
+    /"No Such" can be the name of no Service/,
+  ],
+  [
+    egress({ action: 'allow', to: [{ service: { name: '*', namespace: 'a/b' } }] }),
+    `${RULE}.to[0].service.namespace`,
+    /no namespace/,
+  ],
+  [
+    egress({ action: 'allow', to: [{ workload: { namespace: 'n', selector: { 'a b': 'c' } } }] }),
+    `${RULE}.to[0].workload.selector["a b"]`,
+    /no valid key/,
+  ],
   ...(
     [
       [{ domains: ['api.*.com'] }, 'domains[0]', /can be the host of no request/],
@@ -125,10 +145,20 @@ const omitted: readonly [KubeObject, string, RegExp][] = [
       [{ paths: [{ type: 'Prefix', value: '/\u00e4' }] }, 'paths[0].value', /as it is sent/],
       [{ paths: [{ type: 'Prefix', value: '/a b' }] }, 'paths[0].value', /as it is sent/],
       [{ schemes: ['https', 'wss'] }, 'schemes[1]', /"wss" is the scheme of no request/],
+      [{ headers: [{ name: 'x-a', value: '\u00e4' }] }, 'headers[0].value', /must be ASCII/],
+      [{ headers: [{ name: 'x-a', value: 'a\nb' }] }, 'headers[0].value', /control characters/],
+      [{ headers: [{ name: 'x-a', value: 'a ' }] }, 'headers[0].value', /white space/],
+      [{ headers: [{ name: 'x-a', type: 'Prefix', value: ' a' }] }, 'headers[0].value', /white space/],
+      [{ headers: [{ name: 'x-a', type: 'Regex', value: '\u00e4+' }] }, 'headers[0].value', /must be ASCII/],
+      [{ paths: [{ type: 'Regex', value: '/\u00e4' }] }, 'paths[0].value', /must be ASCII/],
     ] as const
   ).map(
     ([clause, path, reason]) =>
-      [matching({ domains: ['a.example'], ...clause }), `${CLAUSE}.${path}`, reason] as [KubeObject, string, RegExp],
+      [profile({ match: [{ domains: ['a.example'], ...clause }], actions: harmless }), `${CLAUSE}.${path}`, reason] as [
+        KubeObject,
+        string,
+        RegExp,
+      ],
   ),
 ];
 
@@ -143,6 +173,75 @@ for (const [object, path, reason] of omitted) {
     assert.match(found.omitted[0]!.reason, reason);
   });
 }
+
+/** The same object with its one rule turned into one that rejects or stops. */
+function restrictive(object: KubeObject, actions: object): KubeObject {
+  const spec = structuredClone(object.spec) as {
+    egress?: { rules: { action: string }[] };
+    rules?: { actions: object }[];
+  };
+  for (const rule of spec.egress?.rules ?? []) {
+    rule.action = 'reject';
+  }
+  for (const rule of spec.rules ?? []) {
+    rule.actions = actions;
+  }
+  return { ...object, spec };
+}
+
+for (const [object, path, reason] of omitted) {
+  test(`invalid in a rule that rejects or stops, which would be weaker without it: ${path}`, () => {
+    for (const actions of [{ block: {} }, mcp, { ...mcp, bypass: false }]) {
+      const found = validateObject(restrictive(object, actions));
+      assert.deepEqual(found.omitted, []);
+      assert.deepEqual(
+        found.invalid.map((error) => error.path),
+        [path],
+      );
+      assert.match(found.invalid[0]!.reason, reason);
+    }
+    if (object.kind === 'SecurityProfile') {
+      assert.equal(validateObject(restrictive(object, { block: {}, bypass: true })).invalid.length, 0);
+    }
+  });
+}
+
+const warned: readonly [string, object, string, RegExp][] = [
+  ['no action', {}, 'spec.rules[0].actions', /does nothing/],
+  ['bypass: false alone', { bypass: false }, 'spec.rules[0].actions', /does nothing/],
+  [
+    'block beside bypass',
+    { bypass: true, block: {} },
+    'spec.rules[0].actions.block',
+    /no effect: bypass of the same rule comes first/,
+  ],
+  ['an MCP policy beside bypass', { bypass: true, ...mcp }, 'spec.rules[0].actions.mcpToolPolicy', /no effect/],
+  [
+    'a denied method that is not governed',
+    { mcpToolPolicy: { defaultAction: 'allow', rules: [{ method: 'tools/list', action: 'deny' }] } },
+    'spec.rules[0].actions.mcpToolPolicy.rules[0].method',
+    /only tools\/call is governed, every "tools\/list" passes/,
+  ],
+];
+
+for (const [name, actions, path, reason] of warned) {
+  test(`valid with a warning: ${name}`, () => {
+    const found = validateObject(profile({ actions }));
+    assert.deepEqual([...found.invalid, ...found.omitted], []);
+    assert.deepEqual(
+      found.warnings.map((warning) => warning.path),
+      [path],
+    );
+    assert.match(found.warnings[0]!.reason, reason);
+  });
+}
+
+test('no warning where every part has an effect', () => {
+  const passes = { mcpToolPolicy: { rules: [{ method: 'tools/list', action: 'allow' }] } };
+  for (const actions of [{ bypass: true }, { block: {} }, mcp, passes, { block: {}, bypass: false }, harmless]) {
+    assert.deepEqual(validateObject(profile({ actions })).warnings, []);
+  }
+});
 
 const invalid: readonly [KubeObject, string, RegExp][] = [
   [traffic({}), 'spec', /^at least one of ingress or egress must be specified$/],

@@ -1,5 +1,6 @@
 import * as assert from 'node:assert/strict';
 import { test } from 'uvu';
+import { NO_FINDINGS } from '../../api/findings.ts';
 import { validateObject } from '../../api/validate.ts';
 
 const container = { name: 'main', image: 'example/app:1', command: ['serve'] };
@@ -44,8 +45,8 @@ test('a usual Sandbox is valid', () => {
       },
     },
   };
-  assert.deepEqual(validateObject(sandbox(spec)), { invalid: [], omitted: [] });
-  assert.deepEqual(validateObject(sandbox({})), { invalid: [], omitted: [] });
+  assert.deepEqual(validateObject(sandbox(spec)), NO_FINDINGS);
+  assert.deepEqual(validateObject(sandbox({})), NO_FINDINGS);
 });
 
 const invalid: readonly [object, string, RegExp][] = [

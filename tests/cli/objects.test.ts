@@ -30,6 +30,19 @@ metadata: { name: demo, ${metadata} }
 spec: { template: { spec: { containers: [{ name: web, image: x }] } } }
 `;
 
+objects('apply warns of what has no effect, and stores it all the same', async () => {
+  const rule = { name: 'r', match: [{ domains: ['a.test'] }], actions: { bypass: true, block: {} } };
+  const spec = { selector: {}, rules: [rule] };
+  const profile = { apiVersion: 'agents.kruise.io/v1alpha1', kind: 'SecurityProfile', metadata: { name: 'w' }, spec };
+  const { status, stdout, stderr } = await on(['apply', '-f', '-'], JSON.stringify(profile));
+  assert.is(status, 0);
+  assert.is(stdout, 'SecurityProfile default/w created\n');
+  assert.match(
+    stderr,
+    /^warning: standard input:1: SecurityProfile default\/w: spec\.rules\[0\]\.actions\.block: has no effect/,
+  );
+});
+
 objects('apply says created, unchanged, configured; what a manifest leaves out goes away', async () => {
   const labelled = policy(', labels: { a: b }');
   assert.is((await on(['apply', '-f', '-'], labelled)).stdout, 'TrafficPolicy default/egress created\n');

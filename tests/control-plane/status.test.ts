@@ -126,6 +126,23 @@ const TABLE: readonly [what: string, state: () => PolicyState, settled: readonly
       'Enforceable=False RulesOmitted: spec.egress.rules[0].to[0].cidr: is no address range',
     ],
   ],
+  [
+    'a part without effect',
+    () =>
+      state(
+        withGeneration(
+          securityProfile('p', 'a', [
+            { name: 'r', match: [{ domains: ['a.test'] }], actions: { bypass: true, block: {} } },
+          ]),
+        ),
+      ),
+    [3],
+    [
+      'Accepted=True Accepted',
+      'Programmed=True Programmed: 1 of 1 Envoys',
+      'Enforceable=False NoEffect: spec.rules[0].actions.block: has no effect: bypass of the same rule comes first and lets the request through',
+    ],
+  ],
 ];
 
 for (const [what, made, settled, expected] of TABLE) {

@@ -37,6 +37,23 @@ const BAD: Readonly<Record<string, readonly [object: object, field: string, reas
     'spec.egress.rules[0].to[0]',
     /exactly one of|unknown/,
   ],
+  'a reject whose range cannot be read': [
+    trafficPolicy('bad', 'victim', [{ action: 'reject', to: [{ cidr: '10.0.0.300/8' }] }]),
+    'spec.egress.rules[0].to[0].cidr',
+    /no address range/,
+  ],
+  'a reject without peers': [
+    trafficPolicy('bad', 'victim', [{ action: 'reject' }]),
+    'spec.egress.rules[0].to',
+    /is required/,
+  ],
+  'a block of a path that no request has': [
+    securityProfile('bad', 'victim', [
+      { name: 'r', match: [{ domains: [API], paths: [{ value: 'admin' }] }], actions: { block: {} } },
+    ]),
+    'spec.rules[0].match[0].paths[0].value',
+    /must begin with/,
+  ],
   'a domain with a port': [
     securityProfile('bad', 'victim', [{ name: 'r', match: [{ domains: [`${API}:443`] }], actions: { block: {} } }]),
     'spec.rules[0].match[0].domains[0]',
