@@ -1,7 +1,7 @@
 import { compileRegex, type Regex } from '../base/regex.ts';
 import type { Clause, L7Rule, PathTest, ValueTest } from './l7-policy.ts';
 import { domainCovers } from './names.ts';
-import { isOddPath, normalPath, pathOf } from './paths.ts';
+import { isOddPath, lenientForms, pathOf } from './paths.ts';
 
 /** A request as the rules see it: always the original one (egress-policy §3.1, §3.3). */
 export interface MatchInput {
@@ -80,7 +80,7 @@ function within<T>(list: readonly T[], value: T): boolean {
   return list.length === 0 || list.includes(value);
 }
 
-/** Strictly, the normalised form of an odd path counts too (D8). */
+/** Strictly, the normalised forms of an odd path count too: decoded once, and to the end (D8). */
 function pathsMatch(tests: readonly PathTest[], reading: Reading, path: string): boolean {
   if (tests.length === 0 || tests.some((test) => testText(test, path))) {
     return true;
@@ -88,18 +88,8 @@ function pathsMatch(tests: readonly PathTest[], reading: Reading, path: string):
   if (reading === 'plain' || !isOddPath(path)) {
     return false;
   }
-  const normal = normalOf(path);
-  return tests.some((test) => testText(test, normal));
-}
-
-let latest = { path: '', normal: '' };
-
-/** Every rule asks for the normal form of the same path. */
-function normalOf(path: string): string {
-  if (latest.path !== path) {
-    latest = { path, normal: normalPath(path) };
-  }
-  return latest.normal;
+  const forms = lenientForms(path);
+  return tests.some((test) => forms.some((form) => testText(test, form)));
 }
 
 /** The values of a header; `host` is the authority where no such header was sent. */

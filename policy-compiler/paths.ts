@@ -6,14 +6,14 @@ export function pathOf(target: string): string {
 
 /**
  * RE2 source that finds what makes a path odd (D8): what a server may take for another path. It is searched in the path
- * without query. Escaped unreserved characters are letters, digits, `-`, `.`, `_`, `~`.
+ * without query. Escaped unreserved characters are letters, digits, `-`, `.`, `_`, `~`; `%25` may escape an escape.
  */
 export const ODD_PATH =
-  '//|/\\.\\.?(?:/|$)|\\\\|;|%(?:2[deDEfF]|3[0-9]|4[1-9a-fA-F]|5[0-9aA]|5[cCfF]|6[1-9a-fA-F]|7[0-9aAeE])';
+  '//|/\\.\\.?(?:/|$)|\\\\|;|%(?:2[5deDEfF]|3[0-9]|4[1-9a-fA-F]|5[0-9aA]|5[cCfF]|6[1-9a-fA-F]|7[0-9aAeE])';
 
 const odd = new RegExp(ODD_PATH);
 
-/** Whether normalising could change the path; such a path is decided in both forms (D8). */
+/** Whether normalising or decoding could change the path; such a path is decided in every form (D8). */
 export function isOddPath(path: string): boolean {
   return odd.test(path);
 }
@@ -47,4 +47,43 @@ export function normalPath(path: string): string {
     }
   }
   return `/${segments.join('/')}`;
+}
+
+/**
+ * The path as servers read it that decode again what they have decoded, up to the end: what {@link normalPath} unescapes,
+ * and `%` itself, until nothing is left to unescape. One pass, whatever the nesting: an escape is undone as soon as its
+ * last character is there, and may complete another.
+ */
+export function decodedPath(path: string): string {
+  const decoded: string[] = [];
+  for (const char of path) {
+    decoded.push(char);
+    while (decoded.at(-3) === '%') {
+      const plain = UNESCAPED.get((decoded.at(-2)! + decoded.at(-1)!).toLowerCase());
+      if (plain === undefined) {
+        break;
+      }
+      decoded.length -= 3;
+      decoded.push(plain);
+    }
+  }
+  return decoded.join('');
+}
+
+/** What an escape stands for, by its digits in lower case; nothing for one that is not undone. */
+const UNESCAPED: ReadonlyMap<string, string> = new Map(
+  Array.from(
+    { length: 128 },
+    (_, code) => [code.toString(16).padStart(2, '0'), String.fromCharCode(code)] as const,
+  ).filter(([, char]) => /[A-Za-z0-9\-._~/\\%]/.test(char)),
+);
+
+let last: { readonly path: string; readonly forms: readonly string[] } = { path: '', forms: [] };
+
+/** Every form in which a lenient server may read an odd path. Many clauses look at one request, so the last is kept. */
+export function lenientForms(path: string): readonly string[] {
+  if (last.path !== path) {
+    last = { path, forms: [...new Set([normalPath(path), normalPath(decodedPath(path))])] };
+  }
+  return last.forms;
 }

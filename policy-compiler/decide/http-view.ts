@@ -103,6 +103,14 @@ function gather(pairs: readonly (readonly [string, string])[]): ReadonlyMap<stri
   return gathered;
 }
 
+/** The path without any escape that stands for such a character or for `%`, however often escaped (D8). */
+export function fullyDecoded(raw: string): string {
+  const decoded = raw.replaceAll(/%(2[5def]|3\d|4[1-9a-f]|5[\dacf]|6[1-9a-f]|7[\dae])/gi, (_, hex: string) =>
+    String.fromCharCode(Number.parseInt(hex, 16)),
+  );
+  return decoded === raw ? raw : fullyDecoded(decoded);
+}
+
 /**
  * The normalised form of a path (D8): escapes of unreserved characters, `/` and `\` decoded, `\` read as `/`,
  * parameters after `;` dropped, slashes merged, dot segments removed. Parameters go before slashes and dots are looked

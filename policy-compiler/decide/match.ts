@@ -1,11 +1,11 @@
 import type { MatchClause, SecurityRule } from '../../api/security-profile.ts';
 import { compileRegex } from '../../base/regex.ts';
 import { covers, readDomain } from './destination.ts';
-import { type HttpView, normalisedPath } from './http-view.ts';
+import { fullyDecoded, type HttpView, normalisedPath } from './http-view.ts';
 
 /**
  * How a rule looks at a request. `plain` is egress-policy §3.2: the raw path, the last value of a header, the first of
- * a query parameter. `strict` also takes the normalised path and any value (D8, D13); it is for rules that restrict,
+ * a query parameter. `strict` also takes the normalised paths and any value (D8, D13); it is for rules that restrict,
  * so that no spelling of a request slips past one.
  */
 export type Reading = 'plain' | 'strict';
@@ -23,7 +23,8 @@ export function matchingClauses(rule: SecurityRule, http: HttpView, reading: Rea
 /** The populated fields of a clause all have to hold; the members of a list are alternatives but for conditions. */
 function clauseMatches(clause: MatchClause, http: HttpView, reading: Reading): boolean {
   const { domains, methods = [], schemes = [], ports = [], paths = [], headers = [], queryParams = [] } = clause;
-  const forms = reading === 'plain' ? [http.path] : [http.path, normalisedPath(http.path)];
+  const lenient = [normalisedPath(http.path), normalisedPath(fullyDecoded(http.path))];
+  const forms = reading === 'plain' ? [http.path] : [http.path, ...lenient];
   return (
     domains.some((domain) => covers(readDomain(domain), http.host)) &&
     (methods.length === 0 || methods.some((method) => method.toUpperCase() === http.method.toUpperCase())) &&

@@ -23,6 +23,7 @@ conditions.before(async () => {
         sandbox('asker'),
         trafficPolicy('asker-egress', 'asker', [{ action: 'allow', to: [{ fqdn: API }] }]),
         securityProfile('asker-requests', 'asker', [
+          { ...block({ domains: [API], paths: [{ value: '/admin' }] }), name: 'paths' },
           block({ domains: [API], queryParams: [{ name: 'role', type: 'Prefix', value: 'admin' }] }),
         ]),
       ),
@@ -58,7 +59,17 @@ conditions('a query that some server reads as the blocked one is blocked', async
   assert.is(await get('/?role=user;x=admin'), '200');
 });
 
-conditions('apply refuses a block that could stop nothing, and a stored one says so', async () => {
+conditions('a path that some server reads as the blocked one is blocked, however often it decodes', async () => {
+  for (const path of ['/%2561dmin', '/%25%36%31dmin', '/%25252561dmin', '/x/%252e%252e/admin', '/x%255c..%255cadmin']) {
+    const before = upstream.seen.length;
+    assert.is(await get(path), '451', path);
+    assert.is(upstream.seen.length, before, path);
+  }
+  assert.is(await get('/100%25'), '200');
+  assert.is(upstream.seen.at(-1)?.path, '/100%25');
+});
+
+conditions('apply refuses a block that could stop nothing, and a stored one denies and says why', async () => {
   const domains = ['api.*.test', 'b\u00fccher.example'];
   const profile = securityProfile('weak', 'asker', [block({ domains, paths: [{ value: 'admin' }], schemes: ['wss'] })]);
   const outside = join(plane.dir, 'weak.txt');
@@ -72,9 +83,11 @@ conditions('apply refuses a block that could stop nothing, and a stored one says
   await until('the condition', 8000, async () => {
     const stored = await plane.store.get('SecurityProfile', { namespace: 'default', name: 'weak' }).catch(() => null);
     const { conditions: list = [] } = (stored?.status ?? {}) as { conditions?: { type: string; message: string }[] };
-    return list.some(({ type, message }) => type === 'Enforceable' && message?.includes('domains[1]'));
+    return list.some(({ type, message }) => type === 'Accepted' && message?.includes('domains[1]'));
   });
+  await until('the denial', 8000, async () => (await get('/')) !== '200');
   await rm(join(plane.dir, 'weak.yaml'));
+  await until('the end of the denial', 8000, async () => (await get('/')) === '200');
 });
 
 conditions.run();

@@ -3,8 +3,9 @@ import { test } from 'uvu';
 import * as assert from 'uvu/assert';
 import { isLeafName } from '../../identity/certificates.ts';
 import { createCompiler } from '../../policy-compiler/compile.ts';
+import { fullyDecoded } from '../../policy-compiler/decide/http-view.ts';
 import { canHaveLeaf } from '../../policy-compiler/names.ts';
-import { isOddPath, normalPath, pathOf } from '../../policy-compiler/paths.ts';
+import { decodedPath, isOddPath, normalPath, pathOf } from '../../policy-compiler/paths.ts';
 import { complement } from '../../policy-compiler/route-match.ts';
 import { policy, SETTINGS, world } from './stage/world.ts';
 
@@ -71,11 +72,19 @@ test('paths (vectors 67–71) and their other spellings (D8)', () => {
     '/admin;a=b',
     '/x\\..\\admin',
     '/%2fadmin',
+    '/%2561dmin',
+    '/%25%36%31dmin',
+    '/%252525252561dmin',
+    '/x/%252e%252e/admin',
+    '/x%255c..%252fadmin',
   ];
   assert.equal(
     spellings.filter((path) => !at('Prefix', '/admin', path)),
     [],
   );
+  assert.not(at('Prefix', '/admin', '/%252561Admin'));
+  assert.ok(at('Prefix', '/a%20b', '/a%2520b'), 'what stays escaped');
+  assert.ok(at('Exact', '/100%25', '/100%25'), 'as it is');
   assert.not(at('Prefix', '/admin', '/Admin'));
   assert.equal(
     ['/v1/items?id=7', '/v1/items/'].map((path) => at('Exact', '/v1/items', path)),
@@ -192,6 +201,8 @@ test('a path that is not odd is its own normal form', () => {
     '%2e',
     '%2F',
     '%41',
+    '%25',
+    '%2541',
     '%20',
     '%zz',
     ';x',
@@ -205,11 +216,25 @@ test('a path that is not odd is its own normal form', () => {
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 6 }), (pieces) => {
       const path = `/${pieces.join('/')}`;
-      return isOddPath(path) || normalPath(path) === path;
+      return isOddPath(path) || (normalPath(path) === path && decodedPath(path) === path);
     }),
     { numRuns: 2000 },
   );
   assert.is(pathOf('/a?b?c'), '/a');
+});
+
+test('decoding to the end leaves no escape, however they are nested, in time that grows with the length', () => {
+  const piece = fc.constantFrom('%', '2', '5', '25', '%25', '%2', '%35', '61', '%61', '/', '%2F', '%zz', '%20', 'a');
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 30 }), (pieces) => {
+      const path = `/${pieces.join('')}`;
+      assert.is(decodedPath(path), fullyDecoded(path));
+      assert.not.match(decodedPath(path), /%(25|61|2f)/i);
+    }),
+    { numRuns: 3000 },
+  );
+  assert.is(decodedPath(`/%${'25'.repeat(30_000)}61`), '/a');
+  assert.is(decodedPath(`/%2${'%3'.repeat(30_000)}5`), '/%');
 });
 
 test('the complement of a text matches everything else', () => {

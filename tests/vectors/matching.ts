@@ -62,6 +62,7 @@ export const MATCHING: readonly VectorCase[] = [
   row('68 back', 'nor backslashes', world(path('/admin')), `${http}/x\\..\\admin`, BLOCK),
   row('68 parameters', 'nor parameters', world(path('/admin/keys')), `${http}/admin;v=1/keys`, BLOCK),
   row('68 hidden', 'nor dots behind parameters', world(path('/admin')), `${http}/x/..;v/admin`, BLOCK),
+  row('68 twice', 'nor escaped escapes', world(path('/admin')), `${http}/%2561dmin`, BLOCK),
   row('68 raw', 'the raw form matches as well', world(path('/a//b')), `${http}/a//b`, BLOCK),
   row('68 plain', 'a rule that restricts nothing reads the raw path', noting(path('/admin')), `${http}//admin`, PASS),
   row('69', 'exact, without the query', world(path('/v1/items', 'Exact')), `${http}/v1/items?id=7`, BLOCK),
