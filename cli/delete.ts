@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { findKind } from '../api/kinds.ts';
 import { refText } from '../api/object.ts';
 import { CodedError, isCoded } from '../base/errors.ts';
 import type { ObjectKey, ObjectStore } from '../store/object-store.ts';
 import { checkIdentities, keyOf, readInputs } from './documents.ts';
+import { DEFAULT_NAMESPACE, namedObjects } from './object-args.ts';
 import { timeoutMs } from './output.ts';
 import { findTarget, withStore } from './target.ts';
 
@@ -19,18 +19,17 @@ export function registerDelete(program: Command): void {
   program
     .command('delete')
     .description('remove objects and wait until they are gone')
-    .argument('[kind]', 'kind, plural or short name')
-    .argument('[name]')
+    .argument('[words...]', 'KIND NAME… or KIND/NAME…; a name may be NS/NAME')
     .option('-f, --filename <path...>', 'the objects of a file, a directory, or - for standard input')
-    .option('-n, --namespace <namespace>', 'namespace of the object', 'default')
+    .option('-n, --namespace <namespace>', 'namespace of names without one', DEFAULT_NAMESPACE)
     .option('--dir <dir>', 'the directory of the plane')
     .option('--timeout <seconds>', 'how long to wait', '60')
     .addHelpText('after', '\nExample:\n  $ sandgate delete sandbox demo\n  $ sandgate delete -f policy.yaml\n')
     .action(remove);
 }
 
-async function remove(kind: string | undefined, name: string | undefined, options: DeleteOptions): Promise<void> {
-  const named = await targets(kind, name, options);
+async function remove(words: readonly string[], options: DeleteOptions): Promise<void> {
+  const named = await targets(words, options);
   const target = await findTarget(options.dir);
   const end = Date.now() + timeoutMs(options.timeout);
   const missing: string[] = [];
@@ -61,21 +60,22 @@ async function remove(kind: string | undefined, name: string | undefined, option
 }
 
 async function targets(
-  kind: string | undefined,
-  name: string | undefined,
+  words: readonly string[],
   options: DeleteOptions,
 ): Promise<readonly (readonly [string, ObjectKey])[]> {
+  if ((options.filename === undefined) === (words.length === 0)) {
+    throw new CodedError('usage', 'give -f FILE, or KIND NAME… or KIND/NAME…');
+  }
   if (options.filename !== undefined) {
     const documents = await readInputs(options.filename);
     checkIdentities(documents);
     return documents.map(({ object }) => [object.kind, keyOf(object)] as const);
   }
-  const found = findKind(kind ?? '');
-  if (found === undefined || name === undefined) {
-    const what = kind !== undefined && found === undefined ? `unknown kind ${kind}` : 'give -f FILE, or KIND and NAME';
-    throw new CodedError('usage', what);
+  const { objects } = namedObjects(words, options.namespace);
+  if (objects === null) {
+    throw new CodedError('usage', `delete ${words.join(' ')}: give the names of the objects too`);
   }
-  return [[found.kind, { namespace: found.namespaced ? options.namespace : '', name }]];
+  return objects.map(({ kind, key }) => [kind.kind, key] as const);
 }
 
 /** Waits until the object is gone; one that later has the same name is another. Throws `timeout`, naming what holds it. */

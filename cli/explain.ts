@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { buffer } from 'node:stream/consumers';
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { refText } from '../api/object.ts';
 import { CodedError } from '../base/errors.ts';
 import type { EffectivePolicy } from '../control-plane/effective-policy.ts';
 import type { ExplainQuery, Explanation } from '../control-plane/explain.ts';
 import { adminCall } from './admin-client.ts';
-import { outputFormat } from './output.ts';
+import { outputFormat, printable } from './output.ts';
 import { findTarget } from './target.ts';
 
 interface ExplainOptions {
@@ -27,7 +27,11 @@ export function registerExplain(program: Command): void {
     .requiredOption('--sandbox <ns/name>', 'the sandbox that asks')
     .argument('[url]', 'http://…, https://…, or tcp://host:port for the connection alone')
     .option('-X, --request <method>', 'the method')
-    .option('-H, --header <header>', '"name: value"', (value: string, all: readonly string[]) => [...all, value], [])
+    .addOption(
+      new Option('-H, --header <header>', '"name: value"; may be repeated')
+        .default([], 'none')
+        .argParser((value: string, all: readonly string[]) => [...all, value]),
+    )
     .option('--data <file>', 'the body: a file, or - for standard input')
     .option('--to <ip[:port]>', 'where the connection goes, instead of where the name leads')
     .option('-o, --output <format>', 'json')
@@ -84,7 +88,11 @@ async function queryOf(url: string | undefined, options: ExplainOptions): Promis
 }
 
 function readBody(path: string): Promise<Buffer> {
-  return path === '-' ? buffer(process.stdin) : readFile(path);
+  return path === '-'
+    ? buffer(process.stdin)
+    : readFile(path).catch((error: NodeJS.ErrnoException) => {
+        throw new CodedError('not-found', `--data ${path} cannot be read: ${error.code}`);
+      });
 }
 
 function words(answer: Explanation | EffectivePolicy): string {
@@ -106,6 +114,10 @@ function decisionWords({ l4, l7, tls, executor, policySet }: Explanation): strin
           `  ${refText(match.profile)} rule ${match.rule}: ${match.actions.join(', ') || 'no action'}${match.terminal ? ' — decides' : ''}`,
       ),
     );
+    if (l7.mcp !== null) {
+      const { method, tool, action } = l7.mcp;
+      lines.push(`  MCP: ${method ?? 'no method'}${tool === null ? '' : ` of tool ${tool}`}: ${action}`);
+    }
     lines.push(...Object.entries(l7.headers.set).map(([name, value]) => `  sets ${name}: ${value}`));
     lines.push(...l7.headers.remove.map((name) => `  removes ${name}`));
     lines.push(
@@ -115,7 +127,7 @@ function decisionWords({ l4, l7, tls, executor, policySet }: Explanation): strin
     );
   }
   lines.push(`answered by: ${executor}, policy set ${policySet}`, ...advice(l4.reason));
-  return `${lines.join('\n')}\n`;
+  return printable(`${lines.join('\n')}\n`);
 }
 
 /** What a person can do about a connection that is refused. */

@@ -6,6 +6,7 @@ import { type ExplainQuery, type Explanation, explainRequest } from '../control-
 import { ingressCompiler } from '../control-plane/ingress-world.ts';
 import type { Published } from '../control-plane/plane.ts';
 import { type CompiledPlane, compiled } from '../control-plane/routes.ts';
+import { resourcesOf } from '../control-plane/sandbox-resources.ts';
 import { scanMcp } from '../extproc/egress/mcp-scan.ts';
 import { TOKEN_AUDIENCE, TOKEN_ISSUER } from '../identity/sandbox-token.ts';
 import { TRUST_DOMAIN } from '../identity/spiffe.ts';
@@ -90,9 +91,10 @@ export async function explainOffline(dir: string, query: ExplainQuery): Promise<
     : explainRequest(world.facts, compilation, query);
 }
 
-/** Answers `compile` from the manifests. */
-export async function compileOffline(dir: string): Promise<CompiledPlane> {
-  return compiled(await offlinePlane(dir));
+/** Answers `compile` from the manifests, for one sandbox when it is given. */
+export async function compileOffline(dir: string, sandbox?: string): Promise<CompiledPlane> {
+  const plane = await offlinePlane(dir);
+  return compiled(sandbox === undefined ? plane : resourcesOf(plane, sandbox));
 }
 
 /** Paths as a plane of this directory would have them; its keys do not exist yet. */

@@ -46,3 +46,17 @@ export function age(since: string | undefined, now: number): string {
   const unit = units.find(([size]) => seconds >= size);
   return unit === undefined ? `${seconds}s` : `${Math.floor(seconds / unit[0])}${unit[1]}`;
 }
+
+/** Text without control characters but line ends: what a sandbox or a client sent must not steer the terminal. */
+export function printable(text: string): string {
+  return text.replace(/(?!\n)\p{Cc}/gu, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, '0')}`);
+}
+
+/** A count such as `--tail` takes; throws `usage`. */
+export function countOf(option: string, given: string): number {
+  const count = Number(given);
+  if (!/^[0-9]+$/.test(given) || !Number.isSafeInteger(count)) {
+    throw new CodedError('usage', `${option} ${given}: give a number of lines`);
+  }
+  return count;
+}

@@ -2,9 +2,10 @@ import type { Command } from 'commander';
 import { isConditionTrue } from '../api/conditions.ts';
 import type { SandboxStatus } from '../api/sandbox.ts';
 import { CodedError } from '../base/errors.ts';
-import { layoutOf, planeDirectory } from '../local/layout.ts';
 import type { ObjectKey, ObjectStore } from '../store/object-store.ts';
-import { SocketStore } from '../store/socket-client.ts';
+import { sandboxKey } from './object-args.ts';
+import { timeoutMs } from './output.ts';
+import { findTarget, requireRunning, withStore } from './target.ts';
 
 interface PauseOptions {
   readonly dir?: string;
@@ -29,19 +30,15 @@ export function registerPause(program: Command): void {
 }
 
 async function setPaused(sandbox: string, paused: boolean, options: PauseOptions): Promise<void> {
-  const [namespace = '', name = ''] = sandbox.includes('/') ? sandbox.split('/', 2) : ['default', sandbox];
-  const seconds = Number(options.timeout);
-  if (!(seconds > 0)) {
-    throw new CodedError('usage', `--timeout ${options.timeout}: give seconds`);
-  }
-  const store = new SocketStore({ path: layoutOf(await planeDirectory(options.dir)).socket('store') });
-  try {
-    await store.patch('Sandbox', { namespace, name }, { type: 'merge', body: { spec: { paused } } });
-    await reached(store, { namespace, name }, paused, seconds * 1000);
-    process.stdout.write(`Sandbox ${namespace}/${name} ${paused ? 'paused' : 'running'}\n`);
-  } finally {
-    await store.close();
-  }
+  const key = sandboxKey(sandbox);
+  const withinMs = timeoutMs(options.timeout);
+  const target = await findTarget(options.dir);
+  requireRunning(target);
+  await withStore(target, async (store) => {
+    await store.patch('Sandbox', key, { type: 'merge', body: { spec: { paused } } });
+    await reached(store, key, paused, withinMs);
+    process.stdout.write(`Sandbox ${key.namespace}/${key.name} ${paused ? 'paused' : 'running'}\n`);
+  });
 }
 
 /** Resolves when the Sandbox is paused, or Running and Ready; throws `timeout`. */

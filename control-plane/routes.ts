@@ -8,6 +8,7 @@ import { effectivePolicy } from './effective-policy.ts';
 import { type ExplainQuery, explainRequest, findSandbox } from './explain.ts';
 import type { Published } from './plane.ts';
 import type { ControlPlane } from './run.ts';
+import { resourcesOf } from './sandbox-resources.ts';
 
 /** One policy in the answer of `GET /status`. */
 export interface PolicyStatus {
@@ -56,7 +57,10 @@ export interface PrintedResource {
 export function controlPlaneRoutes(plane: ControlPlane): Readonly<Record<string, ApiHandler>> {
   return {
     'GET /status': async () => planeStatus(plane),
-    'GET /compile': async () => compiled(published(plane)),
+    'GET /compile': async ({ query }) => {
+      const sandbox = query.get('sandbox');
+      return compiled(sandbox === null ? published(plane) : resourcesOf(published(plane), sandbox));
+    },
     'POST /explain': async ({ body }) => explain(plane, body),
     'GET /logs': (request) => logs(plane, request),
     'POST /withdrawn': async ({ body }) => {
@@ -109,7 +113,12 @@ function planeStatus(plane: ControlPlane): PlaneStatus {
 }
 
 /** The resources of every role as they may be printed. */
-export function compiled({ compilation, ingress }: Pick<Published, 'compilation' | 'ingress'>): CompiledPlane {
+export function compiled({
+  compilation,
+  ingress,
+}: Pick<Published, 'ingress'> & {
+  readonly compilation: Pick<Published['compilation'], 'egress' | 'sidecarSets'>;
+}): CompiledPlane {
   const sets = [...compilation.sidecarSets].sort(([a], [b]) => (a < b ? -1 : 1));
   return {
     egress: compilation.egress.map(printed),
@@ -126,7 +135,9 @@ export function printed(made: ResourceJson): PrintedResource {
 
 async function logs(plane: ControlPlane, request: ApiRequest): Promise<undefined> {
   const { uid } = findSandbox(published(plane).world.facts, request.query.get('sandbox') ?? '');
-  for (const record of plane.decisions.of(uid)) {
+  const known = plane.decisions.of(uid);
+  const tail = request.query.get('tail');
+  for (const record of known.slice(tail === null ? 0 : Math.max(0, known.length - Number(tail)))) {
     request.line(record);
   }
   if (request.query.get('follow') === '1' && !request.signal.aborted) {

@@ -30,9 +30,36 @@ export function findEnvoy(options: FindEnvoyOptions = {}): Promise<string> {
   return flights.run(JSON.stringify(key), () => find(environment, onProgress));
 }
 
+/**
+ * Where {@link findEnvoy} finds the binary without a download; null: it would download it. Throws `envoy-version` or
+ * `envoy-platform`.
+ */
+export async function locateEnvoy(options: FindEnvoyOptions = {}): Promise<string | null> {
+  const { path, isInstalled: isThere } = await locate(
+    options.environment ?? process.env,
+    options.onProgress ?? (() => {}),
+  );
+  return isThere ? path : null;
+}
+
 type Environment = Readonly<Record<string, string | undefined>>;
 
 async function find(environment: Environment, onProgress: (line: string) => void): Promise<string> {
+  const { path, isInstalled: isThere, install } = await locate(environment, onProgress);
+  if (!isThere) {
+    await install();
+  }
+  return path;
+}
+
+interface Place {
+  readonly path: string;
+  readonly isInstalled: boolean;
+  /** Downloads it to there. */
+  install(): Promise<void>;
+}
+
+async function locate(environment: Environment, onProgress: (line: string) => void): Promise<Place> {
   const given = environment['SANDGATE_ENVOY'] ?? '';
   if (given !== '') {
     const version = await envoyVersion(given);
@@ -40,11 +67,11 @@ async function find(environment: Environment, onProgress: (line: string) => void
       const what = version === null ? 'cannot be run as an Envoy' : `is Envoy ${version}`;
       throw new CodedError('envoy-version', `SANDGATE_ENVOY: ${given} ${what}; Sandgate needs Envoy ${ENVOY_VERSION}`);
     }
-    return given;
+    return here(given);
   }
   const inPath = await findInPath(environment['PATH'] ?? '', onProgress);
   if (inPath !== null) {
-    return inPath;
+    return here(inPath);
   }
   const release = ENVOY_RELEASES.get(`${process.platform}-${process.arch}`);
   if (release === undefined) {
@@ -54,10 +81,15 @@ async function find(environment: Environment, onProgress: (line: string) => void
     );
   }
   const folder = join(cacheFolder(environment), `envoy-${ENVOY_VERSION}-${process.arch}`);
-  if (!(await isInstalled(folder))) {
-    await installEnvoy(folder, release, onProgress);
-  }
-  return join(folder, 'envoy');
+  return {
+    path: join(folder, 'envoy'),
+    isInstalled: await isInstalled(folder),
+    install: () => installEnvoy(folder, release, onProgress),
+  };
+}
+
+function here(path: string): Place {
+  return { path, isInstalled: true, install: async () => {} };
 }
 
 async function findInPath(path: string, onProgress: (line: string) => void): Promise<string | null> {
