@@ -1,5 +1,6 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:os';
+import { isatty } from 'node:tty';
 import type { Command } from 'commander';
 import type { Sandbox, SandboxStatus } from '../api/sandbox.ts';
 import { CodedError, isCoded } from '../base/errors.ts';
@@ -56,6 +57,7 @@ async function exec(sandbox: string, words: readonly string[], given: ExecOption
   if (options.wake === true) {
     await wake(target, key);
   }
+  const tty = wantsTerminal(options.tty);
   const { argv, env } = await adminCall<{ argv: readonly string[]; env: Readonly<Record<string, string>> }>(
     target.dir,
     'POST',
@@ -63,18 +65,54 @@ async function exec(sandbox: string, words: readonly string[], given: ExecOption
     {
       sandbox: `${key.namespace}/${key.name}`,
       command,
-      tty: wantsTerminal(options.tty),
+      tty,
       ...(options.container === undefined ? {} : { container: options.container }),
     },
   ).catch((error: unknown) => explainRefusal(target, key, error));
   closeInheritedDescriptors();
+  process.exitCode = tty ? await runInTerminal(argv, env) : await runApart(argv, env);
+}
+
+type Environment = Readonly<Record<string, string>>;
+
+/** The command line gives the command a terminal of its own, which mirrors this one. */
+function runInTerminal(argv: readonly string[], env: Environment): Promise<number> {
   const child = spawn(argv[0]!, argv.slice(1), { env, stdio: 'inherit' });
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    process.on(signal, () => child.kill(signal));
+  return ended(child, (signal) => child.kill(signal));
+}
+
+/**
+ * Without a terminal of its own the command must not have this one either, neither as a stream nor as that of its
+ * session: it could type into it what the shell here would run afterwards (TIOCSTI).
+ */
+async function runApart(argv: readonly string[], env: Environment): Promise<number> {
+  const stdio = [0, 1, 2].map((fd) => (isatty(fd) ? 'pipe' : 'inherit'));
+  const child = spawn(argv[0]!, argv.slice(1), { env, stdio, detached: true });
+  child.stdin?.on('error', () => {}); // It may end without reading.
+  if (child.stdin !== null) {
+    process.stdin.pipe(child.stdin);
   }
-  process.exitCode = await new Promise<number>((resolve, reject) => {
+  child.stdout?.pipe(process.stdout);
+  child.stderr?.pipe(process.stderr);
+  const status = await ended(child, (signal) => process.kill(-child.pid!, signal));
+  if (child.stdin !== null) {
+    process.stdin.destroy();
+  }
+  return status;
+}
+
+/** Passes signals on until the command has ended and its output is here; gives its status. */
+function ended(child: ChildProcess, kill: (signal: NodeJS.Signals) => void): Promise<number> {
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.on(signal, () => {
+      if (child.exitCode === null && child.signalCode === null) {
+        kill(signal);
+      }
+    });
+  }
+  return new Promise<number>((resolve, reject) => {
     child.once('error', reject);
-    child.once('exit', (code, signal) => resolve(code ?? 128 + (constants.signals[signal ?? 'SIGTERM'] ?? 0)));
+    child.once('close', (code, signal) => resolve(code ?? 128 + (constants.signals[signal ?? 'SIGTERM'] ?? 0)));
   });
 }
 
