@@ -71,7 +71,7 @@ worlds('fleet: 1,000 policies make 300 policy sets, and every rule is in force',
 worlds('ingress: every sandbox has a native scope', async () => {
   const view = await viewOf(ingressWorld(50));
   const compile = ingressCompiler({ domain: 'bench.test', ingressSocket: '/run/ingress.sock', publicPort: 8000 });
-  const scopes = compile(view).filter(({ name }) => name.endsWith('.bench.test'));
+  const scopes = compile(view).filter(({ name }) => name.endsWith('.bench.test:8000'));
   assert.is(scopes.length, 50);
 });
 
