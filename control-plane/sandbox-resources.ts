@@ -1,6 +1,6 @@
 import type { PolicyFacts } from '../api/facts.ts';
 import type { ObjectRef } from '../api/object.ts';
-import type { ResourceJson } from '../policy-compiler/output.ts';
+import type { ResourceJson, ResourceName } from '../policy-compiler/output.ts';
 import { findSandbox } from './explain.ts';
 import type { Published } from './plane.ts';
 
@@ -33,7 +33,7 @@ function reachable(
   resources: readonly ResourceJson[],
   fits: (resource: ResourceJson) => boolean,
 ): readonly ResourceJson[] {
-  const key = ({ type, name }: Pick<ResourceJson, 'type' | 'name'>) => `${String(type)} ${name}`;
+  const key = ({ typeUrl, name }: ResourceName) => `${typeUrl} ${name}`;
   const byKey = new Map(resources.map((resource) => [key(resource), resource]));
   const reached = new Set(resources.filter(fits));
   for (const resource of reached) {

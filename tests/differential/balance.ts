@@ -12,7 +12,7 @@ const CANDIDATES = 4;
 
 /**
  * `count` generated pairs in which every feature has at least this share, as far as the candidates allow: those that
- * hold a feature still missing are taken first, the others fill up in the order generated. The same for the same seed.
+ * hold a rare feature are taken first, the others fill up in the order generated. The same for the same seed.
  */
 export function balancedPairs(
   seed: number,
@@ -21,14 +21,18 @@ export function balancedPairs(
   decider: (pair: Pair) => Decision,
 ): readonly DecidedPair[] {
   const candidates = generatePairs(seed, count * CANDIDATES).map((pair) => ({ ...pair, decided: decider(pair) }));
-  const wanted = new Map(FEATURES.map((feature) => [feature, Math.ceil(count * share)]));
+  const features = new Map(candidates.map((pair) => [pair, featuresOf(pair, pair.decided)]));
+  const holders = (feature: string) => candidates.filter((pair) => features.get(pair)!.has(feature));
+  const rarestFirst = FEATURES.map((feature) => [feature, holders(feature)] as const).sort(
+    ([, a], [, b]) => a.length - b.length,
+  );
   const taken = new Set<DecidedPair>();
-  for (const pair of candidates) {
-    const features = featuresOf(pair, pair.decided);
-    if (taken.size < count && [...features].some((feature) => (wanted.get(feature) ?? 0) > 0)) {
-      taken.add(pair);
-      for (const feature of features) {
-        wanted.set(feature, (wanted.get(feature) ?? 0) - 1);
+  for (const [feature, pairs] of rarestFirst) {
+    let missing = Math.ceil(count * share) - [...taken].filter((pair) => features.get(pair)!.has(feature)).length;
+    for (const pair of pairs) {
+      if (missing > 0 && taken.size < count && !taken.has(pair)) {
+        taken.add(pair);
+        missing -= 1;
       }
     }
   }
