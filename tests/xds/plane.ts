@@ -144,9 +144,9 @@ export class Scripted {
     this.send(response.typeUrl, { responseNonce: response.nonce, errorDetail: { code: 13, message } });
   }
 
-  /** The next response; fails after two seconds. */
+  /** The next response; fails after ten seconds. */
   async next(): Promise<DeltaResponse> {
-    await until(() => this.#arrived.length > 0 || this.#ended !== null, 2000, 'a response', this.#waiting);
+    await until(() => this.#arrived.length > 0 || this.#ended !== null, 10_000, 'a response', this.#waiting);
     const response = this.#arrived.shift();
     if (response === undefined) {
       throw new Error(`the stream ended: ${this.#ended}`);
@@ -154,9 +154,9 @@ export class Scripted {
     return response;
   }
 
-  /** How the stream ended; fails after two seconds. */
+  /** How the stream ended; fails after ten seconds. */
   async end(): Promise<string> {
-    await until(() => this.#ended !== null, 2000, 'the end of the stream', this.#waiting);
+    await until(() => this.#ended !== null, 10_000, 'the end of the stream', this.#waiting);
     return this.#ended!;
   }
 

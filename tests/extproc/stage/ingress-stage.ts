@@ -159,7 +159,7 @@ export class IngressStage {
 
   /** Waits until the processor knows this version of a sandbox. */
   async #followed({ name, uid, resourceVersion }: ObjectMeta): Promise<void> {
-    await until(() => this.routes.byUid(uid!)?.resourceVersion === resourceVersion, 2000, `route of ${name}`);
+    await until(() => this.routes.byUid(uid!)?.resourceVersion === resourceVersion, 10_000, `route of ${name}`);
   }
 
   /** Puts a sandbox to sleep, as far as the store tells. */
