@@ -1,8 +1,8 @@
+import { sameItems } from '../base/items.ts';
 import type { TokenSubject } from '../identity/sandbox-token.ts';
 import { parseSpiffeId, type Role } from '../identity/spiffe.ts';
 import type { Compilation } from '../policy-compiler/compilation.ts';
 import { encoded, type ResourceJson } from '../policy-compiler/output.ts';
-import { sameItems } from '../world/keep.ts';
 import type { Caller, EncodedResource, ResourceView, ViewSource } from '../xds/view.ts';
 import type { Published } from './plane.ts';
 import { overlay, ResourceTable } from './resource-table.ts';

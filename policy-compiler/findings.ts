@@ -1,6 +1,7 @@
 import type { PolicyFacts, PolicyRecord } from '../api/facts.ts';
 import { type ObjectRef, refText } from '../api/object.ts';
 import { compareText } from '../base/canonical.ts';
+import { sameItems } from '../base/items.ts';
 import type { L4Policy } from './l4-policy.ts';
 import { namePieces, standingOf } from './l4-set.ts';
 import type { L7Rule } from './l7-policy.ts';
@@ -10,33 +11,64 @@ import { MAX_PLANS, plansOf } from './plans.ts';
 
 type Problem = Omit<Finding, 'ref' | 'status'>;
 
-/** Everything that the control plane tells the owners of policies: one finding per object and type, sorted. */
-export function findingsOf(
-  facts: PolicyFacts,
-  planner: Planner,
-  plans: readonly { readonly plan: Plan; readonly namespaces: ReadonlySet<string> }[],
-): readonly Finding[] {
-  const problems = new Map<string, Problem[]>();
-  const add = (ref: ObjectRef, problem: Problem) => {
-    problems.set(refText(ref), [...(problems.get(refText(ref)) ?? []), problem]);
-  };
-  for (const { plan } of plans) {
-    for (const { ref, problem } of planProblems(plan)) {
-      add(ref, problem);
-    }
+/** What was concluded about a policy, and the problems from which it was: lists and objects that stay the same. */
+interface Known {
+  readonly from: readonly unknown[];
+  readonly findings: readonly Finding[];
+}
+
+/** Makes the findings; those of a policy whose problems are the same stay the same objects. */
+export class FindingsMemo {
+  readonly #known = new WeakMap<PolicyRecord, Known>();
+  readonly #texts = new WeakMap<PolicyRecord, string>();
+
+  /** Everything that the control plane tells the owners of policies: one finding per object and type, sorted. */
+  of(
+    facts: PolicyFacts,
+    planner: Planner,
+    plans: readonly { readonly plan: Plan; readonly namespaces: ReadonlySet<string> }[],
+  ): readonly Finding[] {
+    const blamed = Map.groupBy(
+      plans.flatMap(({ plan }) => planProblems(plan)),
+      ({ ref }) => refText(ref),
+    );
+    const callers = [...new Set(plans.flatMap(({ namespaces }) => [...namespaces]))].sort();
+    return facts.policies
+      .filter(({ inForce }) => inForce !== null)
+      .map((record) => ({ record, text: this.#textOf(record) }))
+      .sort((a, b) => compareText(a.text, b.text))
+      .flatMap(({ record, text }) => {
+        const own = isTraffic(record)
+          ? [omittedPeers(planner.traffic(record).value)]
+          : profileProblems(record, planner, callers);
+        return this.#conclude(record, own, blamed.get(text) ?? NO_BLAME);
+      });
   }
-  const callers = new Set(plans.flatMap(({ namespaces }) => [...namespaces]));
-  const findings = facts.policies
-    .filter(({ inForce }) => inForce !== null)
-    .flatMap((record) => {
-      const isTraffic = record.ref.kind.endsWith('TrafficPolicy');
-      const own = isTraffic ? omittedPeers(planner.traffic(record).value) : profileProblems(record, planner, callers);
-      const all = [...own, ...(problems.get(refText(record.ref)) ?? [])];
-      return isTraffic
-        ? [conclusion(record.ref, 'Enforceable', all)]
-        : [conclusion(record.ref, 'Enforceable', all), conclusion(record.ref, 'ResolvedRefs', all)];
-    });
-  return findings.sort((a, b) => compareText(refText(a.ref), refText(b.ref)) || compareText(a.type, b.type));
+
+  #textOf(record: PolicyRecord): string {
+    const text = this.#texts.get(record) ?? refText(record.ref);
+    this.#texts.set(record, text);
+    return text;
+  }
+
+  #conclude(record: PolicyRecord, own: readonly (readonly Problem[])[], blamed: readonly Blamed[]): readonly Finding[] {
+    const from = [...own, ...blamed];
+    const known = this.#known.get(record);
+    if (known !== undefined && sameItems(known.from, from)) {
+      return known.findings;
+    }
+    const all = [...own.flat(), ...blamed.map(({ problem }) => problem)];
+    const types: readonly Finding['type'][] = isTraffic(record) ? ['Enforceable'] : ['Enforceable', 'ResolvedRefs'];
+    const findings = types.map((type) => conclusion(record.ref, type, all));
+    this.#known.set(record, { from, findings });
+    return findings;
+  }
+}
+
+const NO_BLAME: readonly Blamed[] = [];
+
+function isTraffic({ ref }: PolicyRecord): boolean {
+  return ref.kind.endsWith('TrafficPolicy');
 }
 
 function conclusion(ref: ObjectRef, type: Finding['type'], problems: readonly Problem[]): Finding {
@@ -49,13 +81,20 @@ function conclusion(ref: ObjectRef, type: Finding['type'], problems: readonly Pr
   return { ref, type, status: 'False', reason: first.reason, message: messages.join('; ') };
 }
 
+const omitted = new WeakMap<L4Policy, readonly Problem[]>();
+
 /** D2: what is left out is said. */
-function omittedPeers(policy: L4Policy): Problem[] {
-  return policy.omitted.map((text) => ({
-    type: 'Enforceable',
-    reason: 'PeersOmitted',
-    message: `${text}; it is left out, and the direction counts as governed`,
-  }));
+function omittedPeers(policy: L4Policy): readonly Problem[] {
+  let problems = omitted.get(policy);
+  if (problems === undefined) {
+    problems = policy.omitted.map((text) => ({
+      type: 'Enforceable',
+      reason: 'PeersOmitted',
+      message: `${text}; it is left out, and the direction counts as governed`,
+    }));
+    omitted.set(policy, problems);
+  }
+  return problems;
 }
 
 type Add = (ref: ObjectRef, problem: Problem) => void;
@@ -106,12 +145,33 @@ function tooManyCredentials({ l7 }: Plan, add: Add): void {
   }
 }
 
-function profileProblems(record: PolicyRecord, planner: Planner, callers: ReadonlySet<string>): Problem[] {
-  const namespaces = record.ref.namespace === '' ? [...callers].sort() : [record.ref.namespace];
-  const readings = namespaces.map((namespace) => planner.profile(record, namespace).value);
+/** What the rules of a profile say of themselves, and the Secrets that they lack. */
+interface RulesProblems {
+  readonly own: readonly Problem[];
+  readonly missing: readonly Problem[];
+}
+
+const ofRules = new WeakMap<readonly L7Rule[], RulesProblems>();
+
+function problemsOf(rules: readonly L7Rule[]): RulesProblems {
+  let problems = ofRules.get(rules);
+  if (problems === undefined) {
+    problems = { own: rules.flatMap(ruleProblems), missing: rules.flatMap(missingSecret) };
+    ofRules.set(rules, problems);
+  }
+  return problems;
+}
+
+/** A Global profile is read once for each namespace of its callers, as far as that makes a difference. */
+function profileProblems(
+  record: PolicyRecord,
+  planner: Planner,
+  callers: readonly string[],
+): readonly (readonly Problem[])[] {
+  const namespaces = record.ref.namespace === '' ? callers : [record.ref.namespace];
+  const readings = [...new Set(namespaces.map((namespace) => planner.profile(record, namespace).value))];
   const first = readings[0] ?? planner.profile(record, '').value;
-  const missing = readings.flatMap((rules) => rules.flatMap(missingSecret));
-  return [...first.flatMap(ruleProblems), ...missing];
+  return [problemsOf(first).own, ...readings.map((rules) => problemsOf(rules).missing)];
 }
 
 function missingSecret({ name, token }: L7Rule): Problem[] {

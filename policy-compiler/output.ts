@@ -134,6 +134,17 @@ export function encoded<R extends ResourceJson>(made: R): R {
   return made;
 }
 
+/**
+ * What becomes of Envoy resources. `bytes`: those of the gateway are encoded as they are made, so that the JSON form of
+ * one is gone before the next one is there. `none`: there are none, for whoever only evaluates.
+ */
+export type Resources = 'json' | 'bytes' | 'none';
+
+/** A resource that was made anew, as it is wanted. */
+export function kept<R extends ResourceJson>(made: R, wanted: Resources): R {
+  return wanted === 'bytes' ? encoded(made) : made;
+}
+
 /** The list itself where it is sorted and unique already, so that resources share what they have in common. */
 function uniqueSorted<T>(items: readonly T[], keyOf: (item: T) => string): readonly T[] {
   if (items.every((item, index) => index === 0 || keyOf(items[index - 1]!) < keyOf(item))) {

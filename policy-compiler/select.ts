@@ -102,6 +102,85 @@ export interface Selection {
 /** Answers which policies select a sandbox; equal selections are the same object, so that callers can memoise by it. */
 export interface Selecting {
   select(sandbox: SandboxFacts): Selection;
+  /** The policies that select a sandbox, by position; equal positions are the same list. */
+  positionsOf(sandbox: SandboxFacts): Positions;
+  at(positions: Positions): Selection;
+  /** Another object as soon as the policies' order or a selector changes: until then a sandbox keeps its positions. */
+  readonly order: object;
+}
+
+/** Positions in the order of egress-policy §1.3, ascending. */
+export type Positions = readonly number[];
+
+/** Everything about the policies that decides whom they select. What a policy says otherwise may change meanwhile. */
+class Order {
+  #candidates: readonly Candidate[];
+  /** Positions by namespace, or by namespace and one label that the selector asks for. */
+  readonly #index = new Map<string, number[]>();
+  /** Label keys of the index: no other label of a sandbox needs a look. */
+  readonly #keys = new Set<string>();
+  readonly #bySandbox = new WeakMap<SandboxFacts, Positions>();
+  readonly #interned = new Map<string, Positions>();
+
+  constructor(candidates: readonly Candidate[]) {
+    this.#candidates = candidates;
+    for (const [position, { record, selector }] of candidates.entries()) {
+      const pair = selector?.equals[0];
+      const bucket = bucketKey(record.ref.namespace, pair);
+      const known = this.#index.get(bucket);
+      if (known === undefined) {
+        this.#index.set(bucket, [position]);
+      } else {
+        known.push(position);
+      }
+      if (pair !== undefined) {
+        this.#keys.add(pair[0]);
+      }
+    }
+  }
+
+  /** Goes on with other candidates if they stand for the same objects with the same selectors in the same order. */
+  accepts(candidates: readonly Candidate[]): boolean {
+    const isSame =
+      candidates.length === this.#candidates.length &&
+      candidates.every((candidate, at) => {
+        const known = this.#candidates[at]!;
+        return candidate === known || signatureOf(candidate) === signatureOf(known);
+      });
+    if (isSame) {
+      this.#candidates = candidates;
+    }
+    return isSame;
+  }
+
+  positionsOf(sandbox: SandboxFacts): Positions {
+    const known = this.#bySandbox.get(sandbox);
+    if (known !== undefined) {
+      return known;
+    }
+    const found = this.#find(sandbox);
+    const text = found.join(',');
+    const positions = this.#interned.get(text) ?? found;
+    this.#interned.set(text, positions);
+    this.#bySandbox.set(sandbox, positions);
+    return positions;
+  }
+
+  #find({ namespace: own, labels }: SandboxFacts): Positions {
+    const found: number[] = [];
+    const pairs = [undefined, ...Object.entries(labels).filter(([key]) => this.#keys.has(key))];
+    for (const namespace of new Set(['', own])) {
+      for (const pair of pairs) {
+        for (const position of this.#index.get(bucketKey(namespace, pair)) ?? []) {
+          const { selector } = this.#candidates[position]!;
+          if (selector === null || selects(selector, labels)) {
+            found.push(position);
+          }
+        }
+      }
+    }
+    return found.sort((a, b) => a - b);
+  }
 }
 
 /**
@@ -109,80 +188,50 @@ export interface Selecting {
  * as long as the policies' order and selectors stay what they are, whatever their rules.
  */
 export class KnownSelections {
-  #signature = '';
-  #bySandbox = new WeakMap<SandboxFacts, readonly number[]>();
+  #order: Order | null = null;
+  /** Where each policy of the facts stood in the order; sorting what is nearly sorted costs one look at each. */
+  #sorted: readonly number[] = [];
 
-  /** Forgets what another list of selectors selected. */
-  use(signature: string): void {
-    if (signature !== this.#signature) {
-      this.#signature = signature;
-      this.#bySandbox = new WeakMap();
-    }
+  /** In the order of egress-policy §1.3. */
+  sort(candidates: readonly Candidate[]): readonly Candidate[] {
+    const start = this.#sorted.length === candidates.length ? this.#sorted : [...candidates.keys()];
+    const sorted = start.toSorted((a, b) => compareCandidates(candidates[a]!, candidates[b]!));
+    this.#sorted = sorted;
+    return sorted.map((at) => candidates[at]!);
   }
 
-  get(sandbox: SandboxFacts, find: () => readonly number[]): readonly number[] {
-    let positions = this.#bySandbox.get(sandbox);
-    if (positions === undefined) {
-      positions = find();
-      this.#bySandbox.set(sandbox, positions);
+  use(candidates: readonly Candidate[]): Order {
+    if (this.#order === null || !this.#order.accepts(candidates)) {
+      this.#order = new Order(candidates);
     }
-    return positions;
+    return this.#order;
   }
 }
 
 /** Indexes the policies of the facts. Policies with a `matchLabels` pair are only looked at for sandboxes that have it. */
 export function createSelecting(facts: PolicyFacts, kept: KnownSelections): Selecting {
-  const candidates = facts.policies
-    .filter(({ inForce }) => inForce === null || inForce.spec !== undefined)
-    .map((record) => candidateOf(record, facts))
-    .sort(compareCandidates);
-  const order = new Map(candidates.map((candidate, index) => [candidate, index]));
-  const index = new Map<string, Candidate[]>();
-  for (const candidate of candidates) {
-    const pair = candidate.selector?.equals[0];
-    const bucket = bucketKey(candidate.record.ref.namespace, pair);
-    index.set(bucket, [...(index.get(bucket) ?? []), candidate]);
-  }
-  const keys = new Set(candidates.flatMap(({ selector }) => selector?.equals.slice(0, 1).map(([key]) => key) ?? []));
-  kept.use(candidates.map((candidate) => signatureOf(candidate)).join('\n'));
-  const known = new Map<string, Selection>();
+  const candidates = kept.sort(
+    facts.policies
+      .filter(({ inForce }) => inForce === null || inForce.spec !== undefined)
+      .map((record) => candidateOf(record, facts)),
+  );
+  const order = kept.use(candidates);
+  const known = new Map<Positions, Selection>();
+  const at = (positions: Positions) => {
+    const selection = known.get(positions) ?? selectionOf(positions.map((position) => candidates[position]!));
+    known.set(positions, selection);
+    return selection;
+  };
   return {
-    select(sandbox) {
-      const found = kept.get(sandbox, () =>
-        lookup(index, keys, sandbox)
-          .map((candidate) => order.get(candidate)!)
-          .sort((a, b) => a - b),
-      );
-      const key = found.join(',');
-      const selection = known.get(key) ?? selectionOf(found.map((position) => candidates[position]!));
-      known.set(key, selection);
-      return selection;
-    },
+    order,
+    at,
+    positionsOf: (sandbox) => order.positionsOf(sandbox),
+    select: (sandbox) => at(order.positionsOf(sandbox)),
   };
 }
 
 function bucketKey(namespace: string, pair: readonly [string, string] | undefined): string {
   return pair === undefined ? namespace : `${namespace}\n${pair[0]}=${pair[1]}`;
-}
-
-/** `keys` are the label keys of the index: no other label of the sandbox needs a look. */
-function lookup(
-  index: ReadonlyMap<string, readonly Candidate[]>,
-  keys: ReadonlySet<string>,
-  sandbox: SandboxFacts,
-): Candidate[] {
-  const found: Candidate[] = [];
-  const pairs = [undefined, ...Object.entries(sandbox.labels).filter(([key]) => keys.has(key))];
-  for (const namespace of new Set(['', sandbox.namespace])) {
-    for (const pair of pairs) {
-      for (const candidate of index.get(bucketKey(namespace, pair)) ?? []) {
-        if (candidate.selector === null || selects(candidate.selector, sandbox.labels)) {
-          found.push(candidate);
-        }
-      }
-    }
-  }
-  return found;
 }
 
 function selectionOf(candidates: readonly Candidate[]): Selection {

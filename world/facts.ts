@@ -1,8 +1,9 @@
 import type { HostEntry, PolicyFacts } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalJson } from '../base/canonical.ts';
+import { sameItems } from '../base/items.ts';
 import { isUid } from '../identity/spiffe.ts';
-import { Kept, KeptByKey, sameItems, sameMembers } from './keep.ts';
+import { Kept, KeptByKey, sameMembers } from './keep.ts';
 import type { LastGood } from './last-good.ts';
 import { PolicyForms } from './records.ts';
 import { podFacts, sandboxFacts } from './sandboxes.ts';

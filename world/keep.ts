@@ -2,6 +2,7 @@
  * Keeps what was made from unchanged inputs as the same object, from one state of the world to the next: the compiler
  * remembers its results by object, so a small change must not make everything new.
  */
+import { sameItems } from '../base/items.ts';
 
 /**
  * One value, made anew only when an input is another object (or primitive) than last time. When it then equals the one
@@ -61,9 +62,4 @@ export class KeptByKey<V extends object> {
 /** Whether two records have the same objects under the same names, in the same order. */
 export function sameMembers(a: Readonly<Record<string, unknown>>, b: Readonly<Record<string, unknown>>): boolean {
   return sameItems(Object.keys(a), Object.keys(b)) && sameItems(Object.values(a), Object.values(b));
-}
-
-/** Whether two lists hold the same objects in the same order. */
-export function sameItems(a: readonly unknown[], b: readonly unknown[]): boolean {
-  return a === b || (a.length === b.length && a.every((item, index) => item === b[index]));
 }

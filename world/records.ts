@@ -1,7 +1,8 @@
 import type { PolicyObject, PolicyRecord } from '../api/facts.ts';
 import { type KubeObject, refOf, refText } from '../api/object.ts';
 import { canonicalJson, compareText } from '../base/canonical.ts';
-import { KeptByKey, sameItems } from './keep.ts';
+import { sameItems } from '../base/items.ts';
+import { KeptByKey } from './keep.ts';
 import type { LastGood } from './last-good.ts';
 import { type PolicyCheck, PolicyChecks } from './policy-check.ts';
 import { member } from './sandboxes.ts';

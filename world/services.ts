@@ -2,7 +2,8 @@ import type { PolicyFacts } from '../api/facts.ts';
 import type { KubeObject } from '../api/object.ts';
 import { canonicalAddress } from '../base/addresses.ts';
 import { canonicalJson } from '../base/canonical.ts';
-import { Kept, KeptByKey, sameItems } from './keep.ts';
+import { sameItems } from '../base/items.ts';
+import { Kept, KeptByKey } from './keep.ts';
 import { member } from './sandboxes.ts';
 
 const SLICE_SERVICE = 'kubernetes.io/service-name';

@@ -27,15 +27,16 @@ export function allocateVirtualAddresses(
     return known;
   }
   let next = Math.max(FIRST - 1, ...Object.values(known).map(offsetOf)) + 1;
-  const result: Record<string, string> = { ...known };
+  const added: [string, string][] = [];
   for (const name of missing) {
     if (next >= SIZE) {
       throw new CodedError('range-exhausted', `no virtual address is left in ${VIRTUAL_RANGE} for ${name}`);
     }
-    result[name] = addressAt(next);
+    added.push([name, addressAt(next)]);
     next += 1;
   }
-  return result;
+  // Not by assignment: a name can be `__proto__`.
+  return Object.fromEntries([...Object.entries(known), ...added]);
 }
 
 function addressAt(offset: number): string {
