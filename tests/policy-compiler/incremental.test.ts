@@ -10,7 +10,7 @@ import { allocateVirtualAddresses } from '../../world/virtual-addresses.ts';
 import { newSeed } from '../differential/generate.ts';
 import { invalidObject, securityProfile, trafficPolicy } from '../differential/generate-policies.ts';
 import * as pools from '../differential/pools.ts';
-import { factsOf } from '../vectors/facts.ts';
+import { factsOf, profile, rule } from '../vectors/facts.ts';
 import { SETTINGS } from './stage/world.ts';
 
 /** What is stored, as a world would hold it: what no step changes stays the same object. */
@@ -189,16 +189,30 @@ const steps = fc.array(
   { minLength: 4, maxLength: 14 },
 );
 
-const START: State = {
-  objects: [],
-  facts: factsOf({
-    sandboxes: pools.SANDBOXES,
-    secretKeys: pools.SECRET_KEYS,
-    services: pools.SERVICES,
-    pods: pools.PODS,
-  }),
-  settings: SETTINGS,
+const token = {
+  tokenTransformation: {
+    credentialRef: { secret: { name: 'key' } },
+    apiKey: { targetHeaders: { names: ['authorization'] }, value: { template: 'Bearer {{ .Token }}' } },
+  },
 };
+
+/** Profiles whose meaning depends on Secrets, one of them on the caller's namespace too. */
+const START: State = withObjects(
+  {
+    objects: [],
+    facts: factsOf({
+      sandboxes: pools.SANDBOXES,
+      secretKeys: pools.SECRET_KEYS,
+      services: pools.SERVICES,
+      pods: pools.PODS,
+    }),
+    settings: SETTINGS,
+  },
+  [
+    profile([rule(token, { domains: ['a.test'] })], { name: 'own' }),
+    profile([rule(token, { domains: ['b.test'] })], { name: 'callers', kind: 'GlobalSecurityProfile' }),
+  ],
+);
 
 /** Everything that a compilation says, in its order. */
 function everything(compilation: Compilation): string {
