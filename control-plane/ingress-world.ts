@@ -2,6 +2,7 @@ import type { KubeObject } from '../api/object.ts';
 import { compareText } from '../base/canonical.ts';
 import { compileIngress, type IngressRoute, type IngressSettings } from '../policy-compiler/ingress.ts';
 import type { ResourceJson } from '../policy-compiler/output.ts';
+import { Kept } from '../world/keep.ts';
 import { routeOf } from '../world/routes.ts';
 import type { WorldView } from '../world/world.ts';
 
@@ -15,7 +16,8 @@ const NATIVE_ID = /^[a-z0-9]{1,57}$/;
  */
 export function ingressCompiler(settings: IngressSettings): (world: WorldView) => readonly ResourceJson[] {
   const known = new WeakMap<KubeObject, IngressRoute | null>();
-  return ({ sandboxes }) => {
+  const made = new Kept<[WorldView['sandboxes']], readonly ResourceJson[]>();
+  const compile = (sandboxes: WorldView['sandboxes']) => {
     const routes = sandboxes.flatMap((sandbox) => {
       const route = known.has(sandbox) ? known.get(sandbox) : nativeRoute(sandbox);
       known.set(sandbox, route ?? null);
@@ -28,6 +30,7 @@ export function ingressCompiler(settings: IngressSettings): (world: WorldView) =
       settings,
     );
   };
+  return ({ sandboxes }) => made.get([sandboxes], compile);
 }
 
 function nativeRoute(sandbox: KubeObject): IngressRoute | null {

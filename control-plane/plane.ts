@@ -36,6 +36,9 @@ export interface Published {
   readonly ingress: readonly ResourceJson[];
 }
 
+/** What is about to be published. */
+export type Unpublished = Omit<Published, 'sequence'>;
+
 export interface PlaneOptions {
   readonly compiler: Compiler;
   /** The compiler's settings at this moment; the key set in it changes with a rotation. */
@@ -44,6 +47,8 @@ export interface PlaneOptions {
   compileIngress(world: WorldView): readonly ResourceJson[];
   readonly secrets: SecretResources;
   publish(source: ViewSource, published: Published): void;
+  /** Another state of the world of which nobody's view differs: what was published stands for it too. */
+  restate(published: Published): void;
   readonly logger: Logger;
   /** How long a compilation waits for its certificates, milliseconds; default 2000. */
   readonly patienceMs?: number;
@@ -67,8 +72,8 @@ export class Plane {
   readonly #views: Views;
   readonly #tokenSubjects = new Kept<[PolicyFacts['sandboxes'], WorldView['podUids']], Subjects>();
   #compiled: Compiled | null = null;
-  #sequence = 0;
-  #next: Omit<Published, 'sequence'> | null = null;
+  #source: ViewSource | null = null;
+  #next: Unpublished | null = null;
   #published: Published | null = null;
   #subjects: Subjects = new Map();
   #patience: NodeJS.Timeout | null = null;
@@ -143,16 +148,23 @@ export class Plane {
     clearTimeout(this.#patience ?? undefined);
   }
 
-  #show(next: Omit<Published, 'sequence'>): void {
+  #show(next: Unpublished): void {
     clearTimeout(this.#patience ?? undefined);
     this.#patience = null;
-    if (this.#published !== null && this.#published.compilation !== next.compilation) {
-      overcutTotal.inc({ reason: 'shadowed' }, overcutChains(this.#published.compilation, next.compilation));
-    }
+    const before = this.#published;
     this.#subjects = this.#tokenSubjects.get([next.world.facts.sandboxes, next.world.podUids], tokenSubjects);
-    this.#sequence += 1;
-    this.#published = { ...next, sequence: this.#sequence };
-    this.#options.publish(this.#views.source(this.#published, this.#subjects), this.#published);
+    const source = this.#views.source(next, this.#subjects);
+    if (before !== null && source === this.#source) {
+      this.#published = { ...next, sequence: before.sequence };
+      this.#options.restate(this.#published);
+      return;
+    }
+    this.#source = source;
+    this.#published = { ...next, sequence: (before?.sequence ?? 0) + 1 };
+    this.#options.publish(source, this.#published);
+    if (before !== null && before.compilation !== next.compilation) {
+      overcutTotal.inc({ reason: 'shadowed' }, overcutChains(before.compilation, next.compilation));
+    }
   }
 }
 

@@ -101,9 +101,14 @@ export class ControlPlane {
       compileIngress: options.compileIngress,
       secrets: this.#secrets,
       publish: (source, published) => {
-        this.progress.published(published);
+        // First of all the bytes.
         this.#xds?.publish(source, published.sequence);
+        this.progress.published(published);
         this.#first.resolve();
+        this.#moved();
+      },
+      restate: (published) => {
+        this.progress.published(published);
         this.#moved();
       },
       logger: options.logger,

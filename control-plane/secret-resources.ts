@@ -40,6 +40,7 @@ export class SecretResources {
   #gateway: EncodedResource | null = null;
   #retry: NodeJS.Timeout | null = null;
   #closed = false;
+  #tokenRevision = 0;
 
   /** `changed` is called when a secret has become available or new. */
   constructor(pki: Pki, logger: Logger, changed: () => void) {
@@ -89,6 +90,11 @@ export class SecretResources {
   isReady(leaves: readonly string[]): boolean {
     const missing = leaves.filter((name) => this.leaf(name) === null);
     return this.gateway() !== null && missing.length === 0;
+  }
+
+  /** Grows with every token that is signed: until then {@link token} says what it said. */
+  get tokenRevision(): number {
+    return this.#tokenRevision;
   }
 
   /** The token of a sandbox's sidecar, or null while it is being signed; a new Pod gets a new one. */
@@ -158,6 +164,7 @@ export class SecretResources {
       const { token, renewAt } = await tokens.issue(subject);
       const made = secretResource(TOKEN_SECRET, { genericSecret: { secret: { inlineString: token.reveal() } } });
       this.#tokens.set(subject.uid, { resource: made, renewAt, pod: subject.pod });
+      this.#tokenRevision += 1;
       return true;
     });
   }

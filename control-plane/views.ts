@@ -3,8 +3,9 @@ import type { TokenSubject } from '../identity/sandbox-token.ts';
 import { parseSpiffeId, type Role } from '../identity/spiffe.ts';
 import type { Compilation } from '../policy-compiler/compilation.ts';
 import { encoded, type ResourceJson } from '../policy-compiler/output.ts';
+import type { WorldView } from '../world/world.ts';
 import type { Caller, EncodedResource, ResourceView, ViewSource } from '../xds/view.ts';
-import type { Published } from './plane.ts';
+import type { Unpublished } from './plane.ts';
 import { overlay, ResourceTable } from './resource-table.ts';
 import type { SecretResources } from './secret-resources.ts';
 
@@ -15,14 +16,22 @@ interface SidecarView {
   readonly view: ResourceView;
 }
 
-/** The view of a gateway with everything that is in it. */
+/** The view of a gateway with what it was made from. */
 interface RoleTable {
-  readonly resources: readonly EncodedResource[];
+  readonly resources: readonly ResourceJson[];
+  readonly secrets: readonly EncodedResource[];
   readonly table: ResourceTable;
 }
 
-const EMPTY = new ResourceTable([]);
-const NO_TABLE: RoleTable = { resources: [], table: EMPTY };
+/** The views of a publication with everything that they depend on. */
+interface KnownSource {
+  readonly from: readonly unknown[];
+  readonly source: ViewSource;
+}
+
+const EMPTY = ResourceTable.empty;
+const NO_SECRETS: readonly EncodedResource[] = [];
+const NO_TABLE: RoleTable = { resources: [], secrets: NO_SECRETS, table: EMPTY };
 
 /**
  * One view per identity over one set of encoded resources (D30). A view is made from the verified certificate alone: a
@@ -35,21 +44,37 @@ export class Views {
   #ingress: RoleTable = NO_TABLE;
   readonly #sets = new WeakMap<readonly ResourceJson[], ResourceTable>();
   readonly #sidecars = new Map<string, SidecarView>();
+  #known: KnownSource | null = null;
 
   constructor(secrets: SecretResources) {
     this.#secrets = secrets;
   }
 
-  /** The views of a publication; `subjects` are the sandboxes with a Pod, by uid. */
-  source(published: Published, subjects: ReadonlyMap<string, TokenSubject>): ViewSource {
-    const { compilation, ingress } = published;
-    this.#egress = roleTable(this.#egress, [...compilation.egress.map(encoded), ...this.#egressSecrets(published)]);
-    this.#ingress = roleTable(this.#ingress, ingress.map(encoded));
+  /**
+   * The views of a publication; `subjects` are the sandboxes with a Pod, by uid. When no view of anybody can differ from
+   * those of the publication before, it is the same object as before.
+   */
+  source({ world, compilation, ingress }: Unpublished, subjects: ReadonlyMap<string, TokenSubject>): ViewSource {
+    this.#egress = this.#role(this.#egress, compilation.egress, this.#egressSecrets(world, compilation));
+    this.#ingress = this.#role(this.#ingress, ingress, NO_SECRETS);
     const roles: Readonly<Partial<Record<Role, ResourceTable>>> = {
       egress: this.#egress.table,
       ingress: this.#ingress.table,
     };
+    const from = [roles.egress, roles.ingress, compilation, subjects, this.#secrets.tokenRevision];
+    if (this.#known !== null && sameItems(this.#known.from, from)) {
+      return this.#known.source;
+    }
     this.#forget(subjects);
+    this.#known = { from, source: this.#source(roles, compilation, subjects) };
+    return this.#known.source;
+  }
+
+  #source(
+    roles: Readonly<Partial<Record<Role, ResourceTable>>>,
+    compilation: Compilation,
+    subjects: ReadonlyMap<string, TokenSubject>,
+  ): ViewSource {
     return {
       viewOf: (caller: Caller) => {
         const identity = parseSpiffeId(caller.spiffeId);
@@ -80,7 +105,7 @@ export class Views {
     if (known?.token === token && known.set === set) {
       return known.view;
     }
-    const view = overlay(new ResourceTable([token]), set);
+    const view = overlay(ResourceTable.of([token]), set);
     this.#sidecars.set(subject.uid, { token, set, view });
     return view;
   }
@@ -90,12 +115,18 @@ export class Views {
     if (known !== undefined) {
       return known;
     }
-    const table = new ResourceTable(resources.map(encoded));
+    const table = ResourceTable.of(resources.map(encoded));
     this.#sets.set(resources, table);
     return table;
   }
 
-  #egressSecrets({ world, compilation }: Published): EncodedResource[] {
+  #role(known: RoleTable, resources: readonly ResourceJson[], secrets: readonly EncodedResource[]): RoleTable {
+    return known.resources === resources && sameItems(known.secrets, secrets)
+      ? known
+      : { resources, secrets, table: ResourceTable.of([...resources.map(encoded), ...secrets], known.table) };
+  }
+
+  #egressSecrets(world: WorldView, compilation: Compilation): readonly EncodedResource[] {
     const credentials = this.#secrets.credentials(compilation.credentials, ({ namespace, name, key }) =>
       world.secret(namespace, name, key),
     );
@@ -110,8 +141,4 @@ export class Views {
       }
     }
   }
-}
-
-function roleTable(known: RoleTable, resources: readonly EncodedResource[]): RoleTable {
-  return sameItems(known.resources, resources) ? known : { resources, table: new ResourceTable(resources) };
 }

@@ -35,12 +35,14 @@ export class ClientStream {
   /** Takes up a new view; before the first one, nothing is answered. */
   update(view: ResourceView, sequence: number): void {
     this.#sequence = sequence;
-    if (view !== this.#view) {
+    const earlier = this.#view;
+    if (view !== earlier) {
       this.#view = view;
       this.#ledger.clearWaiters();
       for (const state of this.#ledger.states()) {
         if (state.opened) {
-          this.#refresh(state, view);
+          const changed = earlier === null ? null : view.changedSince?.(earlier, state.rules.typeUrl);
+          this.#refresh(state, view, changed ?? null);
         }
       }
     }
@@ -325,20 +327,22 @@ export class ClientStream {
       }
     }
     if (this.#view !== null) {
-      this.#refresh(state, this.#view);
+      this.#refresh(state, this.#view, null);
     }
   }
 
-  #refresh(state: TypeState, view: ResourceView): void {
+  /** `changed`: the names whose resource is another one than in the view before; null: all may be. */
+  #refresh(state: TypeState, view: ResourceView, changed: readonly string[] | null): void {
     if (this.#ledger.hasUnknown(state)) {
-      for (const [name, { version, unknown }] of state.accepted) {
+      for (const name of changed ?? state.accepted.keys()) {
+        const held = state.accepted.get(name);
         const resource = view.get(state.rules.typeUrl, name);
-        if (unknown && resource?.version === version) {
-          this.#ledger.accept(state, name, { version, requires: resource.requires, unknown: false });
+        if (held?.unknown === true && resource?.version === held.version) {
+          this.#ledger.accept(state, name, { version: held.version, requires: resource.requires, unknown: false });
         }
       }
     }
-    for (const name of state.refresh(view)) {
+    for (const name of changed === null ? state.refresh(view) : state.refreshSome(view, changed)) {
       this.#events.cleared({ typeUrl: state.rules.typeUrl, name });
     }
   }

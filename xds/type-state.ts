@@ -132,4 +132,15 @@ export class TypeState {
     }
     return over;
   }
+  /**
+   * What {@link refresh} does, when under all other names the view has the same objects as the one before: of those only
+   * what is held is looked at again, since what it waits for may have changed.
+   */
+  refreshSome(view: ResourceView, changed: Iterable<string>): string[] {
+    for (const name of this.held.keys()) {
+      this.pending.add(name);
+    }
+    this.held.clear();
+    return [...changed].filter((name) => this.touch(view, name));
+  }
 }

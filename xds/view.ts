@@ -35,6 +35,11 @@ export interface ResourceView {
   /** Names of one type, sorted. */
   names(typeUrl: string): Iterable<string>;
   get(typeUrl: string, name: string): EncodedResource | undefined;
+  /**
+   * Names of one type under which this view and an earlier one have different objects, one of them possibly nothing;
+   * null when that is not known. Then, and without this method, everything is compared.
+   */
+  changedSince?(earlier: ResourceView, typeUrl: string): readonly string[] | null;
 }
 
 /** The verified caller of a stream (D6): made from the client certificate alone, never from node fields. */

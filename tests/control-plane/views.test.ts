@@ -17,7 +17,7 @@ const made = (typeUrl: string, name: string, version = name): EncodedResource =>
 });
 
 views('a table gives names sorted, of one type, and the later of two', () => {
-  const table = new ResourceTable([made('t', 'b'), made('t', 'a'), made('u', 'x'), made('t', 'b', 'later')]);
+  const table = ResourceTable.of([made('t', 'b'), made('t', 'a'), made('u', 'x'), made('t', 'b', 'later')]);
   assert.equal([...table.names('t')], ['a', 'b']);
   assert.equal([...table.names('u')], ['x']);
   assert.equal([...table.names('v')], []);
@@ -26,8 +26,8 @@ views('a table gives names sorted, of one type, and the later of two', () => {
 });
 
 views('an overlay adds what is its own, and that wins', () => {
-  const shared = new ResourceTable([made('t', 'a'), made('t', 'c')]);
-  const view = overlay(new ResourceTable([made('t', 'b'), made('t', 'c', 'own')]), shared);
+  const shared = ResourceTable.of([made('t', 'a'), made('t', 'c')]);
+  const view = overlay(ResourceTable.of([made('t', 'b'), made('t', 'c', 'own')]), shared);
   assert.equal([...view.names('t')], ['a', 'b', 'c']);
   assert.is(view.get('t', 'c')?.version, 'own');
   assert.is(view.get('t', 'a')?.version, 'a');
