@@ -25,6 +25,20 @@ views('a table gives names sorted, of one type, and the later of two', () => {
   assert.is(table.get('u', 'a'), undefined);
 });
 
+views('a table tells what differs from another, and is the same object when nothing does', () => {
+  const [a, b, c, x] = [made('t', 'a'), made('t', 'b'), made('t', 'c'), made('u', 'x')];
+  const table = ResourceTable.of([a, b, c, x]);
+  assert.is(ResourceTable.of([a, b, c, x], table), table);
+  const later = ResourceTable.of([made('t', '0'), a, made('t', 'b', 'new'), x], table);
+  assert.equal(later.changedSince(table, 't'), ['0', 'b', 'c']);
+  assert.equal(table.changedSince(later, 't'), ['0', 'b', 'c']);
+  assert.equal(later.changedSince(table, 'u'), []);
+  assert.equal(later.changedSince(ResourceTable.empty, 'u'), ['x']);
+  assert.equal(ResourceTable.empty.changedSince(later, 't'), ['0', 'a', 'b']);
+  assert.is(later.changedSince(overlay(table, table), 't'), null);
+  assert.is.not(ResourceTable.of([a, b, c], table), table);
+});
+
 views('an overlay adds what is its own, and that wins', () => {
   const shared = ResourceTable.of([made('t', 'a'), made('t', 'c')]);
   const view = overlay(ResourceTable.of([made('t', 'b'), made('t', 'c', 'own')]), shared);
