@@ -20,21 +20,25 @@ const NO_FINDINGS: readonly Finding[] = [];
 export class PolicyProgress {
   readonly #known = new Map<string, Known>();
   readonly #refused = new Map<string, string>();
+  readonly #keys = new WeakMap<KubeObject, string>();
   #published: Published | null = null;
 
   /** Notes what a publication contains. A new generation, or a new object of the name, starts afresh. */
   published(published: Published): void {
-    if (published.world === this.#published?.world) {
-      this.#published = published;
+    const isUnchanged = published.world.policies === this.#published?.world.policies;
+    this.#published = published;
+    if (isUnchanged) {
       return;
     }
-    this.#published = published;
     const present = new Set<string>();
     for (const object of published.world.policies) {
-      const key = refText(refOf(object));
+      const key = this.#keyOf(object);
       present.add(key);
-      const { uid = '', generation = 0 } = object.metadata;
       const known = this.#known.get(key);
+      if (known?.object === object) {
+        continue;
+      }
+      const { uid = '', generation = 0 } = object.metadata;
       const isSame = known?.uid === uid && known.generation === generation;
       if (!isSame) {
         this.#refused.delete(key);
@@ -72,6 +76,12 @@ export class PolicyProgress {
     return culprits.map(({ known }) => known.object);
   }
 
+  #keyOf(object: KubeObject): string {
+    const key = this.#keys.get(object) ?? refText(refOf(object));
+    this.#keys.set(object, key);
+    return key;
+  }
+
   /** Whether every Envoy once took exactly this generation (D2). */
   #isProven({ uid, generation }: Known): boolean {
     return this.#published?.world.lastGood.get(uid)?.generation === generation;
@@ -82,7 +92,7 @@ export class PolicyProgress {
     const records = new Map(published.world.facts.policies.map((record) => [refText(record.ref), record]));
     const findings = Map.groupBy(published.compilation.findings, ({ ref }) => refText(ref));
     return published.world.policies.flatMap((object): PolicyState[] => {
-      const key = refText(refOf(object));
+      const key = this.#keyOf(object);
       const record = records.get(key);
       const sequence = this.#known.get(key)?.sequence ?? published.sequence;
       const refused = this.#refused.get(key) ?? stored(object);

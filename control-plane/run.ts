@@ -212,7 +212,9 @@ export class ControlPlane {
       return;
     }
     const settled = this.clients().map((client) => client.settled);
-    await this.#status.write(this.progress.states(published), progressOf(settled));
+    // A later publication has its own conditions, and writes those of the policies that were not reached before.
+    const isLatest = () => !this.#closed && this.plane.published?.sequence === published.sequence;
+    await this.#status.write(this.progress.states(published), progressOf(settled), isLatest);
   }
 
   #rejected(rejection: Rejection): void {

@@ -6,6 +6,7 @@ import { validateObject } from '../api/validate.ts';
 import { canonicalJson } from '../base/canonical.ts';
 import type { Clock } from '../base/clock.ts';
 import { errorText, type FieldError, isCoded } from '../base/errors.ts';
+import { sameItems } from '../base/items.ts';
 import type { Logger } from '../base/logger.ts';
 import type { Finding } from '../policy-compiler/output.ts';
 import type { ObjectStore } from '../store/object-store.ts';
@@ -116,6 +117,15 @@ function uselessParts(object: KubeObject): UselessParts {
 
 const OURS = ['Accepted', 'Programmed', 'ResolvedRefs', 'Enforceable'];
 
+/** Everything that {@link policyConditions} reads beside the object itself. */
+interface Done extends Pick<PolicyState, 'record' | 'findings' | 'refused'> {
+  readonly connected: number;
+  readonly settled: number;
+}
+
+/** Conditions that are written at once. */
+const AT_ONCE = 16;
+
 /** Writes conditions back onto policies, and keeps the last form of each that every connected Envoy took (D2). */
 export class StatusWriter {
   readonly #store: ObjectStore;
@@ -123,8 +133,8 @@ export class StatusWriter {
   readonly #logger: Logger;
   readonly #rootNamespace: string;
   readonly #kept = new Map<string, number>();
-  /** The conditions that an object has already, so that thousands of unchanged ones cost nothing. */
-  readonly #known = new WeakMap<KubeObject, string>();
+  /** What an object has conditions for already, so that thousands of unchanged ones cost a look. */
+  readonly #done = new WeakMap<KubeObject, Done>();
 
   constructor(store: ObjectStore, options: { clock: Clock; logger: Logger; rootNamespace: string }) {
     this.#store = store;
@@ -133,31 +143,55 @@ export class StatusWriter {
     this.#rootNamespace = options.rootNamespace;
   }
 
-  /** Writes what differs. An object that cannot be written is logged and does not stop the others. */
-  async write(states: readonly PolicyState[], progress: Progress): Promise<void> {
-    for (const state of states) {
-      try {
-        await this.#writeOne(state, progress);
-      } catch (error) {
-        if (!isCoded(error, 'not-found') && !isCoded(error, 'conflict')) {
-          this.#logger.warn({ object: refText(refOf(state.object)), error: errorText(error) }, 'no status written');
-        }
+  /**
+   * Writes what differs, some at a time: with each of them the world moves, and nobody should wait for a policy because
+   * a thousand conditions are being written. `goesOn` is asked in between. An object that cannot be written is logged
+   * and does not stop the others.
+   */
+  async write(states: readonly PolicyState[], progress: Progress, goesOn: () => boolean = () => true): Promise<void> {
+    const due = states.filter((state) => !this.#isDone(state, progress));
+    for (let at = 0; at < due.length && goesOn(); at += AT_ONCE) {
+      const began = performance.now();
+      await Promise.all(due.slice(at, at + AT_ONCE).map((state) => this.#attempt(state, progress)));
+      if (at + AT_ONCE < due.length) {
+        // As long as it took, so that at least half of the time is everybody else's.
+        await pause(performance.now() - began);
+      }
+    }
+  }
+
+  #isDone({ object, record, findings, sequence, refused }: PolicyState, progress: Progress): boolean {
+    const done = this.#done.get(object);
+    return (
+      done !== undefined &&
+      done.record === record &&
+      done.refused === refused &&
+      done.connected === progress.connected &&
+      done.settled === progress.settledAt(sequence) &&
+      sameItems(done.findings, findings)
+    );
+  }
+
+  async #attempt(state: PolicyState, progress: Progress): Promise<void> {
+    try {
+      await this.#writeOne(state, progress);
+    } catch (error) {
+      if (!isCoded(error, 'not-found') && !isCoded(error, 'conflict')) {
+        this.#logger.warn({ object: refText(refOf(state.object)), error: errorText(error) }, 'no status written');
       }
     }
   }
 
   async #writeOne(state: PolicyState, progress: Progress): Promise<void> {
-    const { object } = state;
+    const { object, record, findings, sequence, refused } = state;
     const generation = object.metadata.generation ?? 0;
     const wanted = policyConditions(state, progress);
-    const text = JSON.stringify(wanted);
-    if (this.#known.get(object) !== text) {
-      await this.#writeConditions(object, generation, wanted);
-      this.#known.set(object, text);
-    }
+    await this.#writeConditions(object, generation, wanted);
     if (wanted.some(({ type, status }) => type === 'Programmed' && status === 'True')) {
       await this.#keep(object, generation);
     }
+    const { connected } = progress;
+    this.#done.set(object, { record, findings, refused, connected, settled: progress.settledAt(sequence) });
   }
 
   async #writeConditions(object: KubeObject, generation: number, wanted: readonly ConditionValue[]): Promise<void> {
@@ -195,4 +229,8 @@ export class StatusWriter {
     }
     this.#kept.set(uid, generation);
   }
+}
+
+function pause(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }

@@ -24,6 +24,13 @@ export interface PolicyRecords {
   readonly invalidSpecs: Readonly<Record<string, unknown>>;
 }
 
+interface PolicyText {
+  readonly object: KubeObject;
+  readonly text: string;
+  /** Why an Envoy refused the stored generation; null when none did. */
+  readonly refused: string | null;
+}
+
 /** Good forms that are remembered of one policy: the present one, and the one before, should it be refused. */
 const REMEMBERED = 2;
 
@@ -36,18 +43,16 @@ export class PolicyForms {
   readonly #checks = new PolicyChecks();
   readonly #remembered = new Map<string, readonly LastGood[]>();
   readonly #records = new KeptByKey<PolicyRecord>(sameRecord);
+  readonly #texts = new WeakMap<KubeObject, PolicyText>();
   #chosen: PolicyRecords = { records: [], invalidSpecs: {} };
 
   /** `kept` are the persisted last good forms, by uid. */
   choose(objects: readonly KubeObject[], kept: ReadonlyMap<string, LastGood>): PolicyRecords {
     this.#records.turn();
-    const sorted = objects
-      .map((object) => ({ text: refText(refOf(object)), object }))
-      .sort((a, b) => compareText(a.text, b.text));
+    const sorted = objects.map((object) => this.#read(object)).sort((a, b) => compareText(a.text, b.text));
     const invalidSpecs: Record<string, unknown> = {};
-    const records = sorted.map(({ text, object }) => {
+    const records = sorted.map(({ text, refused, object }) => {
       const uid = object.metadata.uid ?? '';
-      const refused = rejection(object);
       this.#remember(object, refused);
       const inputs = [object, kept.get(uid), this.#remembered.get(uid)];
       const record = this.#records.get(text, inputs, () => this.#record(object, refused, kept.get(uid)));
@@ -63,6 +68,14 @@ export class PolicyForms {
       invalidSpecs: canonicalJson(invalidBefore) === canonicalJson(invalidSpecs) ? invalidBefore : invalidSpecs,
     };
     return this.#chosen;
+  }
+
+  /** What is read of each object at every change of any: once an object. */
+  #read(object: KubeObject): PolicyText {
+    const known = this.#texts.get(object);
+    const read = known ?? { text: refText(refOf(object)), refused: rejection(object), object };
+    this.#texts.set(object, read);
+    return read;
   }
 
   #record(object: KubeObject, refused: string | null, kept: LastGood | undefined): PolicyRecord {

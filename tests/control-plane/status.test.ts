@@ -249,4 +249,24 @@ status('an object that is gone does not stop the others', async () => {
   await store.close();
 });
 
+status('of many, some are written at a time; what was not reached is written the next time', async () => {
+  const { store, writer } = writing();
+  const names = Array.from({ length: 40 }, (_, index) => `p-${index}`);
+  const made = await Promise.all(names.map((name) => store.create(securityProfile(name, 'a', []))));
+  const states = made.map((object) => state(object));
+  const written = async () =>
+    (await store.list('SecurityProfile')).items.filter((object) => condition(object, 'Programmed') !== undefined).length;
+  const counts: number[] = [];
+  let asked = 0;
+  await writer.write(states, progressOf([3]), () => {
+    asked += 1;
+    return asked < 3;
+  });
+  counts.push(await written());
+  await writer.write(states, progressOf([3]));
+  counts.push(await written());
+  assert.equal(counts, [32, 40]);
+  await store.close();
+});
+
 status.run();
