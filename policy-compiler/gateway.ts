@@ -50,7 +50,12 @@ export class GatewayMemo {
       (plan, origins) => this.#listener(plan, origins),
     );
     const parts = [...tables.values(), ...listeners.values()];
-    const dials = new Map(parts.flatMap((part) => part.dials));
+    const dials = new Map<string, Dial>();
+    for (const part of parts) {
+      for (const [name, dial] of part.dials) {
+        dials.set(name, dial);
+      }
+    }
     const clusters = [...dials].map(([name, dial]) =>
       this.#clusters.get(name, () => dialClusterResource(dial, this.#settings)),
     );
@@ -88,6 +93,7 @@ function sortedByType(resources: readonly ResourceJson[]): readonly ResourceJson
     .flatMap((type) => byType.get(type)!.sort((a, b) => compareText(a.name, b.name)));
 }
 
+/** Most names of a listener are dialled in one way. */
 function namedDials(dials: readonly Dial[]): GatewayPart['dials'] {
-  return dials.map((dial) => [dialCluster(dial), dial]);
+  return [...new Map(dials.map((dial) => [dialCluster(dial), dial]))];
 }

@@ -46,19 +46,27 @@ export interface PeerAddresses {
   workload(namespace: string, labels: Readonly<Record<string, string>>): readonly string[];
 }
 
-/** Indexes services and pods by namespace (egress-policy §2.2). */
+/** Finds services and pods by namespace (egress-policy §2.2); they are indexed once somebody asks. */
 export function peerAddresses(facts: PolicyFacts): PeerAddresses {
-  const services = Map.groupBy(facts.services, ({ namespace }) => namespace);
-  const pods = Map.groupBy(facts.pods, ({ namespace }) => namespace);
+  const services = once(() => Map.groupBy(facts.services, ({ namespace }) => namespace));
+  const pods = once(() => Map.groupBy(facts.pods, ({ namespace }) => namespace));
   return {
     service: (namespace, name) =>
-      (services.get(namespace) ?? [])
+      (services().get(namespace) ?? [])
         .filter((service) => name === '' || name === '*' || service.name === name)
         .flatMap(({ addresses }) => addresses),
     workload: (namespace, labels) =>
-      (pods.get(namespace) ?? [])
+      (pods().get(namespace) ?? [])
         .filter((pod) => Object.entries(labels).every(([key, value]) => pod.labels[key] === value))
         .flatMap(({ addresses }) => addresses),
+  };
+}
+
+function once<T extends object>(make: () => T): () => T {
+  let made: T | null = null;
+  return () => {
+    made ??= make();
+    return made;
   };
 }
 

@@ -255,7 +255,8 @@ status('of many, some are written at a time; what was not reached is written the
   const made = await Promise.all(names.map((name) => store.create(securityProfile(name, 'a', []))));
   const states = made.map((object) => state(object));
   const written = async () =>
-    (await store.list('SecurityProfile')).items.filter((object) => condition(object, 'Programmed') !== undefined).length;
+    (await store.list('SecurityProfile')).items.filter((object) => condition(object, 'Programmed') !== undefined)
+      .length;
   const counts: number[] = [];
   let asked = 0;
   await writer.write(states, progressOf([3]), () => {
