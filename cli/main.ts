@@ -2,6 +2,8 @@
  * The room `cli/` is the `sandgate` command, one file per subcommand, and the composition of processes that it starts.
  * Exit status: 0 done, 1 failed, 2 wrong usage.
  */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { errorText, isCoded } from '../base/errors.ts';
 import { ROLE_NAMES } from './roles/names.ts';
@@ -30,9 +32,13 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   ...Object.fromEntries(ROLE_NAMES.map((name) => [name, roles])),
 };
 
+const { version: VERSION } = JSON.parse(await readFile(join(import.meta.dirname, '..', 'package.json'), 'utf8')) as {
+  readonly version: string;
+};
+
 const program = new Command('sandgate')
   .description('network and lifecycle plane for AI agent sandboxes')
-  .version('0.1.0')
+  .version(VERSION)
   .showHelpAfterError('(add --help for the options)')
   .enablePositionalOptions()
   .exitOverride();

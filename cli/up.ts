@@ -14,7 +14,7 @@ export function registerUp(program: Command): void {
       'domain below which sandboxes are reached (default: from sandgate.yaml, else localhost)',
     )
     .option('--ingress <host:port>', 'where requests for sandboxes are accepted', '127.0.0.1:8080')
-    .option('--api <host:port>', 'where the E2B API is served')
+    .option('--api <host:port>', 'where the E2B API is to be served; it does not exist yet')
     .option(
       '--admin <address>',
       'unix:PATH or HOST:PORT on loopback of the admin API (default: a socket in DIR/.sandgate/run)',

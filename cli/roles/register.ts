@@ -27,7 +27,8 @@ export function registerRoles(program: Command): void {
   for (const [name, [description, load]] of Object.entries(ROLES)) {
     program
       .command(name)
-      .description(`run one role of a running local mode apart: ${description}`)
+      .helpGroup('Roles, each of a running local mode apart:')
+      .description(description)
       .option('--dir <dir>', 'the directory of the plane')
       .addHelpText('after', `\nExample:\n  $ sandgate up --without ${name} & sandgate ${name}\n`)
       .action(async (options: { readonly dir?: string }) => {

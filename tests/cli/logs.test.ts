@@ -1,7 +1,9 @@
-import { rm } from 'node:fs/promises';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { DecisionRecord } from '../../control-plane/decision-log.ts';
+import { layoutOf } from '../../local/layout.ts';
 import { directory, FakePlane, sandgate } from './support.ts';
 
 /** `logs` and `exec` against an admin API that answers as the plane does when something is wrong. */
@@ -73,6 +75,52 @@ logs('-f prints as records come, and says so when the plane ends', () =>
       assert.is(plane.calls[0]?.path, '/logs?sandbox=default%2Fdemo&follow=1');
     },
   ),
+);
+
+logs('--tail asks for the last decisions alone, and takes nothing but a number', () =>
+  withPlane(
+    (_call, response) => response.end(`${JSON.stringify(record)}\n`),
+    async (plane) => {
+      assert.is((await plane.sandgate(['logs', 'demo', '--tail', '5'])).status, 0);
+      assert.is(plane.calls[0]?.path, '/logs?sandbox=default%2Fdemo&tail=5');
+      for (const tail of ['x', '-1', '1.5']) {
+        assert.is((await plane.sandgate(['logs', 'demo', `--tail=${tail}`])).status, 2, tail);
+      }
+    },
+  ),
+);
+
+logs('--container prints what it wrote, with the part that was cut off before', () =>
+  withPlane(undefined, async (plane) => {
+    const container = { name: 'web', image: 'x' };
+    await plane.store.create({
+      apiVersion: 'agents.kruise.io/v1alpha1',
+      kind: 'Sandbox',
+      metadata: { name: 'demo' },
+      spec: { template: { spec: { containers: [container] } } },
+    });
+    const early = await plane.sandgate(['logs', 'demo', '-c', 'web']);
+    assert.is(early.status, 1);
+    assert.match(early.stderr, /^error: Sandbox default\/demo has no Pod/);
+    const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'demo' }, spec: { containers: [container] } };
+    const { uid } = (await plane.store.create(pod)).metadata;
+    const folder = layoutOf(plane.dir).sandbox(uid!);
+    await mkdir(folder, { recursive: true });
+    const file = join(folder, 'web.log');
+    await writeFile(`${file}.1`, 'one\ntwo\n');
+    await writeFile(file, 'three\nfo');
+    assert.is((await plane.sandgate(['logs', 'demo', '-c', 'web'])).stdout, 'one\ntwo\nthree\nfo');
+    for (const [tail, text] of [
+      ['0', ''],
+      ['1', 'fo'],
+      ['3', 'two\nthree\nfo'],
+      ['99', 'one\ntwo\nthree\nfo'],
+    ]) {
+      assert.is((await plane.sandgate(['logs', 'demo', '-c', 'web', '--tail', tail!])).stdout, text);
+    }
+    const wrong = await plane.sandgate(['logs', 'demo', '-c', 'nope']);
+    assert.match(wrong.stderr, /no container nope; it has web/);
+  }),
 );
 
 logs('what the plane refuses is told in its words, with status 1', () =>

@@ -81,6 +81,67 @@ offline('compile prints the resources of every role, status every policy', async
   ]);
 });
 
+offline('compile of one role, and of one sandbox', async () => {
+  const whole = json((await sandgate('compile', '-o', 'json')).stdout) as Record<string, { name: string }[]>;
+  const egress = json((await sandgate('compile', '--role', 'egress', '-o', 'json')).stdout);
+  assert.equal(egress, { egress: whole['egress'] });
+  const file = join(dir, 'other.yaml');
+  await writeFile(file, yaml(sandbox('other')));
+  const own = json((await sandgate('compile', '--sandbox', 'demo', '-o', 'json')).stdout) as typeof whole;
+  const all = json((await sandgate('compile', '-o', 'json')).stdout) as typeof whole;
+  assert.is(Object.keys(all['sidecars']!).length, 2);
+  assert.is(Object.keys(own['sidecars']!).length, 1);
+  const names = (plane: typeof whole, start: string) =>
+    plane['egress']!.map(({ name }) => name).filter((name) => name.startsWith(start));
+  for (const prefix of ['i:', 'eset-', 'pset-', 'in-']) {
+    assert.is(names(all, prefix).length > names(own, prefix).length, true, prefix);
+    assert.ok(names(own, prefix).length > 0, prefix);
+  }
+  assert.is((await sandgate('compile', '--sandbox', 'nobody')).status, 1);
+  assert.is((await sandgate('compile', '--role', 'nothing')).status, 2);
+});
+
+offline('explain tells of an MCP call its method, its tool and what becomes of it', async () => {
+  const tools = {
+    name: 'tools',
+    match: [{ domains: [API], paths: [{ type: 'Prefix', value: '/mcp' }] }],
+    actions: {
+      mcpToolPolicy: {
+        defaultAction: 'deny',
+        rules: [{ method: 'tools/call', toolNames: ['add'], action: 'allow' }],
+      },
+    },
+  };
+  await writeFile(join(dir, 'mcp.yaml'), yaml(securityProfile('mcp', 'demo', [tools])));
+  const call = async (tool: string) => {
+    const body = join(dir, 'call.json');
+    await writeFile(body, JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: tool } }));
+    const args = ['-X', 'POST', `https://${API}/mcp`, '-H', 'mcp-protocol-version: 2025-11-25', '--data', body];
+    return (await sandgate('explain', '--sandbox', 'demo', ...args)).stdout;
+  };
+  assert.match(await call('add'), /request: forward[\s\S]*MCP: tools\/call of tool add: allow/);
+  assert.match(await call('rm'), /request: deny \(mcp\)[\s\S]*MCP: tools\/call of tool rm: deny/);
+  const missing = await sandgate('explain', '--sandbox', 'demo', `https://${API}/mcp`, '--data', join(dir, 'none'));
+  assert.is(missing.status, 1);
+  assert.match(missing.stderr, /--data .*none cannot be read: ENOENT/);
+});
+
+offline('doctor says that Envoy is missing and how to get it, and does not', async () => {
+  const cache = join(dir, 'cache');
+  const env = { SANDGATE_CACHE: cache, SANDGATE_ENVOY: '', PATH: '/usr/bin:/bin' };
+  const { status, stdout } = await run(process.execPath, [main, 'doctor'], env);
+  assert.is(status, 1);
+  assert.match(stdout, /^MISSING envoy: /m);
+  assert.match(stdout, /local mode cannot run/);
+  assert.match(stdout, /mend it with:\n.*sandgate doctor --install-envoy\n$/);
+  assert.not.ok((await readdir(dir)).includes('cache'));
+  const other = await run(process.execPath, [main, 'doctor', '-o', 'json'], { ...env, SANDGATE_ENVOY: '/bin/true' });
+  assert.is(other.status, 1);
+  const { ok, fix } = json(other.stdout);
+  assert.is(ok, false);
+  assert.match(fix as string, /unset SANDGATE_ENVOY$/);
+});
+
 offline('apply stores into the directory, and says what it did', async () => {
   const file = join(dir, 'more.txt');
   await writeFile(
