@@ -1,4 +1,4 @@
-import { canonicalJson, compareText } from '../base/canonical.ts';
+import { compareText } from '../base/canonical.ts';
 import type { Published } from '../control-plane/plane.ts';
 import { type PrintedResource, printed } from '../control-plane/routes.ts';
 import type { ResourceJson } from '../policy-compiler/output.ts';
@@ -39,7 +39,7 @@ export function resourceChanges(before: Plane, after: Plane): ResourceChanges {
 }
 
 function compared(resource: ResourceJson): Compared {
-  return { printed: printed(resource), content: canonicalJson(resource.json) };
+  return { printed: printed(resource), content: resource.version };
 }
 
 const SECRET = 'envoy.extensions.transport_sockets.tls.v3.Secret';

@@ -54,7 +54,7 @@ diff('the policy set and the resources that diff names are those that the plane 
   const said = await plane.sandgate('diff', '-f', file, '-o', 'json');
   assert.is(said.status, 0, said.stderr);
   const { decisions, resources } = JSON.parse(said.stdout) as Difference;
-  assert.equal(await compiled(), before, 'nothing has changed yet');
+  assert.equal(names((await compiled()).egress), names(before.egress), 'nothing has changed yet');
   assert.equal(
     decisions.map((decision) => decision.policySet),
     [{ before: await policySet(), after: decisions[0]!.policySet.after }],
