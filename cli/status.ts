@@ -57,7 +57,7 @@ function words({ policies, envoys, sandboxes, problems: found }: Status): string
     policy.errors.map(({ path, reason }) => `${path}: ${reason}`).join('; '),
   ]);
   const parts = [
-    `${sandboxes} sandboxes\n\n`,
+    `${sandboxes} ${sandboxes === 1 ? 'sandbox' : 'sandboxes'}\n\n`,
     table(['POLICY', 'VALID', 'IN FORCE', 'PROGRAMMED', 'ENFORCEABLE', 'PROBLEM'], rows),
     '\n',
     table(
