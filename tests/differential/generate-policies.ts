@@ -45,14 +45,15 @@ export function distinct(
   });
 }
 
-const peer: fc.Arbitrary<object> = fc.oneof(
-  { weight: 6, arbitrary: pick(pools.CIDRS).map((cidr) => ({ cidr })) },
-  { weight: 1, arbitrary: fc.constant({ cidr: '0.0.0.0/0' }) },
-  { weight: 4, arbitrary: pick(pools.SPELLINGS).map((fqdn) => ({ fqdn })) },
-  { weight: 2, arbitrary: pick(pools.SERVICE_PEERS) },
-  { weight: 2, arbitrary: pick(pools.WORKLOAD_PEERS) },
-  { weight: 1, arbitrary: pick(pools.LINK_LOCAL_CIDRS).map((cidr) => ({ cidr })) },
-);
+const peerWith = (cidrs: readonly string[]): fc.Arbitrary<object> =>
+  fc.oneof(
+    { weight: 6, arbitrary: pick(cidrs).map((cidr) => ({ cidr })) },
+    { weight: 1, arbitrary: fc.constant({ cidr: '0.0.0.0/0' }) },
+    { weight: 4, arbitrary: pick(pools.SPELLINGS).map((fqdn) => ({ fqdn })) },
+    { weight: 2, arbitrary: pick(pools.SERVICE_PEERS) },
+    { weight: 2, arbitrary: pick(pools.WORKLOAD_PEERS) },
+    { weight: 1, arbitrary: pick(pools.LINK_LOCAL_CIDRS).map((cidr) => ({ cidr })) },
+  );
 
 const portEntry: fc.Arbitrary<object> = fc.oneof(
   { weight: 5, arbitrary: pick(pools.PORTS).map((port) => ({ protocol: 'TCP', port })) },
@@ -62,13 +63,25 @@ const portEntry: fc.Arbitrary<object> = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ protocol: 'TCP' }) },
 );
 
-const trafficRule = fc
-  .record({
-    action: fc.constantFrom('allow', 'reject'),
-    to: sometimes(9, fc.array(peer, { minLength: 1, maxLength: 3 })),
-    ports: sometimes(5, fc.array(portEntry, { minLength: 1, maxLength: 2 })),
-  })
-  .map(present);
+const ports = sometimes(5, fc.array(portEntry, { minLength: 1, maxLength: 2 }));
+
+/** An allow may have no peers, or unreadable ones, which are left out; a reject may not (D2). */
+const trafficRule = fc.oneof(
+  fc
+    .record({
+      action: fc.constant('allow'),
+      to: sometimes(8, fc.array(peerWith([...pools.CIDRS, ...pools.UNREADABLE_CIDRS]), { minLength: 1, maxLength: 3 })),
+      ports,
+    })
+    .map(present),
+  fc
+    .record({
+      action: fc.constant('reject'),
+      to: fc.array(peerWith(pools.CIDRS), { minLength: 1, maxLength: 3 }),
+      ports,
+    })
+    .map(present),
+);
 
 /** Any TrafficPolicy or GlobalTrafficPolicy. */
 export const trafficPolicy: fc.Arbitrary<KubeObject> = fc
@@ -228,26 +241,50 @@ export function securityProfile(weights: ActionWeights = {}, options: RuleOption
   const clauses = fc
     .array(single ? singleCondition : clause(conditions), { minLength: 1, maxLength: 2 })
     .map((all) => (domains === undefined ? all : all.map((one) => ({ ...one, domains }))));
-  const rules = fc.array(fc.record({ match: clauses, actions: actions(weights) }), {
-    minLength: 1,
-    maxLength: maxRules,
-  });
+  const rule = fc.record({ match: clauses, actions: actions(weights) }).map(readable);
+  const rules = fc.array(rule, { minLength: 1, maxLength: maxRules });
   return fc.tuple(rules, meta(['SecurityProfile', 'GlobalSecurityProfile'])).map(([all, more]) => profile(all, more));
 }
+
+interface GeneratedRule {
+  readonly match: readonly object[];
+  readonly actions: { readonly block?: unknown; readonly mcpToolPolicy?: unknown; readonly bypass?: boolean };
+}
+
+/** The scheme of no request makes a rule that stops requests invalid (D2). */
+function readable({ match, actions: all }: GeneratedRule): GeneratedRule {
+  const stops = all.bypass !== true && (all.block !== undefined || all.mcpToolPolicy !== undefined);
+  const clauses = match.map((one: { schemes?: readonly string[] }) =>
+    stops && one.schemes?.includes('ws') === true ? { ...one, schemes: ['https'] } : one,
+  );
+  return { match: clauses, actions: all };
+}
+
+/** What rejects or stops and cannot be read. */
+const UNREADABLE_RULES = {
+  traffic: [
+    { action: 'allow', to: [{ cidr: '0.0.0.0/0' }] },
+    { action: 'reject', to: [{ cidr: 'nonsense' }] },
+  ],
+  profile: [{ match: [{ domains: ['*'], schemes: ['ws'] }], actions: { block: {} } }],
+};
 
 /** An object that was never good. */
 export const invalidObject: fc.Arbitrary<KubeObject> = fc
   .tuple(
     fc.oneof(
-      pick(pools.BROKEN_SELECTORS).map((selector) => ({ selector })),
-      pick(pools.SELECTORS).map((selector) => ({ selector, priority: -1 })),
+      pick(pools.BROKEN_SELECTORS).map((selector) => ({ selector, unreadable: false })),
+      pick(pools.SELECTORS).map((selector) => ({ selector, priority: -1, unreadable: false })),
+      pick(pools.SELECTORS).map((selector) => ({ selector, unreadable: true })),
     ),
     meta(['TrafficPolicy', 'GlobalTrafficPolicy']),
     meta(['SecurityProfile', 'GlobalSecurityProfile']),
     fc.boolean(),
   )
-  .map(([{ selector, ...more }, asTraffic, asProfile, isTraffic]) => {
-    const made = isTraffic ? traffic([], asTraffic) : profile([], asProfile);
+  .map(([{ selector, unreadable, ...more }, asTraffic, asProfile, isTraffic]) => {
+    const made = isTraffic
+      ? traffic(unreadable ? UNREADABLE_RULES.traffic : [], asTraffic)
+      : profile(unreadable ? UNREADABLE_RULES.profile : [], asProfile);
     const spec = present({ ...(made.spec as object), ...more, selector });
     return { ...made, spec };
   });

@@ -56,9 +56,9 @@ export const CIDRS = [
   '2001:db8::/32',
   '2001:db8::1',
   '::/0',
-  '10.0.0.300/8',
-  'nonsense',
 ] as const;
+
+export const UNREADABLE_CIDRS = ['10.0.0.300/8', 'nonsense'] as const;
 
 export const ADDRESSES = [
   '203.0.113.9',
