@@ -52,8 +52,9 @@ export function innerListener(
       perConnectionBufferLimitBytes: 1024 * 1024,
       listenerFilters: listenerFilters(),
       // A connection that stays silent has shown neither a server name nor a Host: where a rule could stop what comes
-      // later, it is closed instead of being taken for bytes that no rule reads.
-      listenerFiltersTimeout: set.listed.restricts ? '5s' : '0.3s',
+      // later, it is closed instead of being taken for bytes that no rule reads. Any other rule misses what comes later,
+      // so where there is one, servers that speak first are made to wait for longer.
+      listenerFiltersTimeout: set.listed.restricts ? '5s' : set.listed.reads ? '2s' : '0.3s',
       continueOnListenerFiltersTimeout: !set.listed.restricts,
       filterChainMatcher: matcher(set, names, settings),
       filterChains: [

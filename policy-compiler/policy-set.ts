@@ -105,6 +105,8 @@ export interface ListedNames {
   readonly wildcards: readonly Ports[];
   /** Whether there is any restrictive rule: then a connection that stays silent is closed, not passed on. */
   readonly restricts: boolean;
+  /** Whether there is any rule at all: then a connection is given time to show what it is. */
+  readonly reads: boolean;
 }
 
 /** Sums up the domains of a list of rules (docs/egress-semantics.md 10–12). */
@@ -124,6 +126,7 @@ export function listNames(rules: readonly L7Rule[]): ListedNames {
     anyHttps: portsOf(restrictiveHttps.filter(hasDomain('any'))),
     wildcards: portsOf(restrictive.filter(hasDomain('any', 'suffix'))),
     restricts: restrictive.length > 0,
+    reads: rules.length > 0,
   };
 }
 
