@@ -9,8 +9,13 @@ export interface KeepSmallOptions {
 const EVERY_MS = 5000;
 /** A process that used less of a core than this is idle: a collection, up to half a second long, then stops nobody. */
 const IDLE_SHARE = 0.05;
-/** A collection is worth its time when the process has grown by so much since the last one. */
+/**
+ * A collection is worth its time when the process has grown by so much since the last one. Not less: V8 begins afresh
+ * after it, and the next work of a large process takes up to half as long again, so that a process with small changes
+ * now and then must not pay for each.
+ */
 const WORTH_BYTES = 16 * 1024 * 1024;
+const WORTH_SHARE = 1 / 3;
 
 /**
  * Gives memory back whenever this process is idle and has grown. V8 collects when something is allocated, so a process
@@ -26,7 +31,7 @@ export function keepSmall({ everyMs = EVERY_MS }: KeepSmallOptions = {}): void {
     cpu = process.cpuUsage();
     const isIdle = (user + system) / 1000 < everyMs * IDLE_SHARE;
     // The first collection leaves half-empty pages, and the second one moves what is in them together.
-    if (isIdle && (again || process.memoryUsage.rss() > size + WORTH_BYTES)) {
+    if (isIdle && (again || process.memoryUsage.rss() > size + Math.max(WORTH_BYTES, size * WORTH_SHARE))) {
       again = !again;
       collectGarbage();
       size = process.memoryUsage.rss();
